@@ -52,9 +52,9 @@ pub struct Agent {
     /// Concurrency limit: calls in flight. Default: unlimited.
     #[serde(default)]
     pub calls_at_once: Option<u32>,
-    /// Time of creation.
+    /// Time at which the agent was created.
     pub created: Timestamp,
-    /// Time of the last change.
+    /// Time of the last change of the agent.
     pub updated: Timestamp,
 }
 

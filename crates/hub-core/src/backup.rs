@@ -90,7 +90,8 @@ pub struct BackupWriter<'a, W> {
 }
 
 impl<'a, W: Write> BackupWriter<'a, W> {
-    /// Writes the header. If the backup contains the key file, its holder can decrypt every secret in it.
+    /// Creates a backup writer and writes the header. If the backup contains the key file, its holder can decrypt every
+    /// secret in it.
     pub fn new(to: W, keys: &'a KeyFile, at: Timestamp, with_keys: bool) -> Result<Self> {
         let contents = BackupSummary {
             at,

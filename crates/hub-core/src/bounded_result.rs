@@ -14,7 +14,7 @@ pub struct BoundedResult {
     pub result: Value,
     /// Whether the server returned a tool error (`isError`).
     pub is_error: bool,
-    /// Warning that the result was truncated.
+    /// Warning that the result was truncated, for the caller.
     pub warning: Option<String>,
 }
 

@@ -21,9 +21,9 @@ pub struct RateLimit {
 /// Current state of a rate limit: tokens left, and the time of the last update. The caller stores it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenBucket {
-    /// Tokens left; a call takes one.
+    /// Tokens left in the bucket; a call takes one.
     pub tokens: f64,
-    /// Time of the last update.
+    /// Time at which `tokens` was computed.
     pub updated: Timestamp,
 }
 

@@ -57,7 +57,7 @@ impl TaskSet {
         }
     }
 
-    /// Waits as [`Self::finish`], and rejects further tasks.
+    /// Waits for all tasks like [`Self::finish`], and rejects further tasks.
     pub(crate) async fn shutdown(&self, timeout: Duration) {
         self.finish(timeout).await;
         let last = lock(&self.0).take();

@@ -102,22 +102,22 @@ impl CliError {
         self.status
     }
 
-    /// Whether the hub returned this error code.
+    /// Returns whether the hub responded with this error code.
     pub(crate) fn has_code(&self, code: &str) -> bool {
         self.problem.as_deref().is_some_and(|(problem_code, _)| problem_code.as_deref() == Some(code))
     }
 
-    /// Whether the hub rejected this field.
+    /// Returns whether the hub rejected this field of the request.
     pub(crate) fn has_field(&self, field: &str) -> bool {
         self.problem.as_deref().is_some_and(|(_, problem_code)| problem_code.as_deref() == Some(field))
     }
 
-    /// Whether the server requires a sign-in, or the sign-in failed.
+    /// Returns whether the server requires a sign-in, or the sign-in failed.
     pub(crate) fn is_auth_error(&self) -> bool {
         self.needs_sign_in() || self.transport_code == Some("HTTP_AUTHORIZATION")
     }
 
-    /// Whether only a user can continue, by signing in.
+    /// Returns whether only a user can continue, by signing in.
     pub(crate) fn needs_sign_in(&self) -> bool {
         self.transport_code == Some("HTTP_SIGN_IN")
     }

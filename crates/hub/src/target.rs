@@ -21,7 +21,7 @@ use crate::terminal::Screen;
 pub(crate) enum TargetServer {
     /// Program and arguments of a stdio server.
     Command(Vec<OsString>),
-    /// URL of a remote server, and headers for every request.
+    /// Remote server: its URL, and headers for every request.
     Url(String, Vec<(String, String)>),
 }
 

@@ -133,7 +133,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Visits an integer. JSON may write it as `2.0` or `2e3`.
+    /// Passes a JSON integer to the visitor. JSON may write it as `2.0` or `2e3`.
     fn visit_integer<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         let start = self.at;
         let number = self.number();

@@ -55,7 +55,7 @@ struct EnvelopeParts<'a> {
     params: Option<Params<'a>>,
     result: Option<&'a str>,
     error: Option<&'a str>,
-    /// Whether there is a `result` or an `error`, valid or not.
+    /// Whether the message has a `result` or an `error`, valid or not.
     has_response: bool,
     /// First error about a member of the message. It is reported only after the whole line has been checked: syntax
     /// errors take precedence.

@@ -30,7 +30,7 @@ pub struct ParseError {
     pub message: Cow<'static, str>,
     /// Id of the message, if it was read before the error.
     pub id: Option<Id<'static>>,
-    /// Whether the message is a response. `id` then refers to a request of the receiver.
+    /// Whether the invalid message is a response. `id` then refers to a request of the receiver.
     pub is_response: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum ParseErrorKind {
     Limit,
     /// Valid JSON, but not a JSON-RPC 2.0 message.
     Shape,
-    /// The parameters of the message are not an object.
+    /// The `params` of the message are not an object.
     Params,
 }
 

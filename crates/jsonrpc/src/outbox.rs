@@ -22,12 +22,12 @@ pub struct Outbox {
 struct OutboxState {
     lines: Vec<u8>,
     closed: bool,
-    /// The last line has been appended.
+    /// Whether the last line has been appended to the queue.
     complete: bool,
     /// Delay after which the reader of the queue should come back for further lines, if it was asked to close the
     /// stream.
     reconnect_after: Option<Duration>,
-    /// Waker of the task that polls.
+    /// Waker of the task that polls the queue for lines.
     waker: Option<Waker>,
 }
 
@@ -38,7 +38,8 @@ pub enum TakeOutcome {
     Lines,
     /// The remaining lines, if any, were taken; no more will follow.
     Last,
-    /// The lines, if any, were taken. The stream is to be closed, and further lines are to be fetched after this delay.
+    /// The queued lines, if any, were taken, and the reader should close the stream. The stream is to be closed, and
+    /// further lines are to be fetched after this delay.
     Reconnect(Duration),
 }
 
@@ -79,7 +80,7 @@ impl Outbox {
         }
     }
 
-    /// Wakes the task that polls.
+    /// Wakes the task that polls the queue for lines.
     pub fn wake_poller(&self) {
         let waker = self.state().waker.take();
         waker.into_iter().for_each(Waker::wake);

@@ -83,7 +83,7 @@ struct PeerShared {
     paused: AtomicUsize,
     /// Wakes the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
     timekeeper_wake: Arc<Notify>,
-    /// Whether ids are sent as strings.
+    /// Whether JSON-RPC ids are sent as strings.
     string_ids: bool,
     /// Called when a request is abandoned (timeout or drop) with the outbox it was sent through, its id and the reason,
     /// so that the peer can be notified.
@@ -97,7 +97,7 @@ struct PendingRequests {
     last_number: i64,
     /// Pending requests by number. Numbers are ascending, so an ordered map stays small and needs no hashing.
     waiters: BTreeMap<i64, Waiter>,
-    /// Time of the timekeeper's next check. `None` if it waits to be woken.
+    /// Time of the next check for requests that have timed out. `None` if it waits to be woken.
     next_check: Option<Instant>,
     closed: Option<Arc<str>>,
 }
@@ -159,8 +159,7 @@ const MAX_PAUSED_AGE: Duration = Duration::from_hours(1);
 /// How long a JSON-RPC request waits for its response, and how far progress may extend that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseTimeout {
-    /// Time from the request, or from the last sign of progress if `extend_to` is set. [`Duration::MAX`] disables the
-    /// timeout, as for a stream whose response arrives at its end.
+    /// Time that a response may take after the request, or after the last reported progress if `extend_to` is set.
     pub timeout: Duration,
     /// Maximum total time to which signs of progress ([`Peer::record_progress`]) may extend the timeout. `None`: no
     /// extension.

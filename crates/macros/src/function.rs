@@ -162,7 +162,7 @@ pub(crate) struct Parameters {
     states: Vec<TokenStream>,
     /// Types of the required state, for `Server::build`.
     required: Vec<TokenStream>,
-    /// Values that the function is called with.
+    /// Generated expressions for the arguments of the author's function.
     values: Vec<TokenStream>,
     context: bool,
 }

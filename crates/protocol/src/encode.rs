@@ -44,14 +44,14 @@ pub fn to_value(value: &(impl Encode + ?Sized), revision: Revision) -> Value {
 }
 
 impl Encoder<'_> {
-    /// Writes an object. `fields` writes its members.
+    /// Writes a JSON object. `fields` writes its members.
     pub fn object(&mut self, fields: impl FnOnce(&mut Fields<'_, '_>)) {
         self.out.push(b'{');
         fields(&mut Fields { encoder: self, first: true });
         self.out.push(b'}');
     }
 
-    /// Writes an array.
+    /// Writes a JSON array.
     pub fn array<T: Encode>(&mut self, items: impl IntoIterator<Item = T>) {
         self.out.push(b'[');
         for (index, item) in items.into_iter().enumerate() {
@@ -76,7 +76,7 @@ impl<'b> Fields<'_, 'b> {
         self.encoder.revision
     }
 
-    /// Writes a member unless its value is absent. The key must not need escaping.
+    /// Writes a member of the JSON object unless its value is absent. The key must not need escaping.
     pub fn field(&mut self, key: &'static str, value: &(impl Encode + ?Sized)) {
         if !value.is_absent() {
             self.key(key);
@@ -84,7 +84,7 @@ impl<'b> Fields<'_, 'b> {
         }
     }
 
-    /// Writes a member with an arbitrary key.
+    /// Writes a member of the JSON object with an arbitrary key.
     pub fn member(&mut self, key: &str, value: &(impl Encode + ?Sized)) {
         if !std::mem::take(&mut self.first) {
             self.encoder.out.push(b',');
@@ -94,20 +94,20 @@ impl<'b> Fields<'_, 'b> {
         value.encode(self.encoder);
     }
 
-    /// Writes a member if the revision has `feature`.
+    /// Writes a member of the JSON object if the revision has `feature`.
     pub fn field_since(&mut self, feature: Feature, key: &'static str, value: &(impl Encode + ?Sized)) {
         if self.encoder.revision.has(feature) {
             self.field(key, value);
         }
     }
 
-    /// Writes a member with the value that `write` appends.
+    /// Writes a member of the JSON object with the value that `write` appends.
     pub fn field_with(&mut self, key: &'static str, write: impl FnOnce(&mut Encoder<'b>)) {
         self.key(key);
         write(self.encoder);
     }
 
-    /// Writes all members of a map.
+    /// Writes all members of a map into the JSON object.
     pub fn members(&mut self, members: &Map<String, Value>) {
         for (key, value) in members {
             self.member(key, value);

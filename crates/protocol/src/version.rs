@@ -135,17 +135,17 @@ pub enum Feature {
     ToolAnnotations,
     /// Audio content.
     Audio,
-    /// `message` in progress notifications.
+    /// Member `message` of progress notifications.
     ProgressMessage,
     /// `completions` in the server capabilities.
     CompletionsCapability,
-    /// `title` beside `name`.
+    /// Member `title`, a display name beside `name`.
     Titles,
     /// `_meta` on content, tools, resources, prompts and roots.
     ItemMeta,
-    /// `lastModified` in annotations.
+    /// Member `lastModified` of annotations.
     LastModified,
-    /// `structuredContent` and `outputSchema`.
+    /// Members `structuredContent` of tool results and `outputSchema` of tools.
     StructuredContent,
     /// Structured content and output schemas of any JSON type, not only objects.
     AnyStructuredContent,
@@ -161,7 +161,7 @@ pub enum Feature {
     ElicitationIds,
     /// Titled enums, multiple choice, defaults and `$schema` in elicitation forms.
     RichForms,
-    /// `icons`, `websiteUrl` and `description`.
+    /// Members `icons`, `websiteUrl` and `description`.
     Icons,
     /// `tools` and `toolChoice` in sampling requests.
     SamplingTools,
@@ -169,7 +169,7 @@ pub enum Feature {
     Tasks,
     /// Tasks as part of the core protocol, and members that only this form has.
     CoreTasks,
-    /// `ttlMs` and `cacheScope`.
+    /// Members `ttlMs` and `cacheScope` of results, which permit caching.
     CacheHints,
     /// `extensions` in the capabilities, and methods that only extensions have.
     Extensions,

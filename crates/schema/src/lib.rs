@@ -47,7 +47,7 @@ pub use error::ValidationError;
 pub struct Schema {
     nodes: Vec<Node>,
     root: Id,
-    /// Whether a `$dynamicRef` depends on the dynamic scope.
+    /// Whether the schema contains a `$dynamicRef` whose target depends on the dynamic scope.
     dynamic: bool,
     max_work: u64,
 }
@@ -91,7 +91,7 @@ impl Schema {
         Validation::without_errors(self).finish(value).is_empty()
     }
 
-    /// Validates a value and returns the first error.
+    /// Validates a value against the schema and returns the first error.
     pub fn check(&self, value: &Value) -> Result<(), ValidationError> {
         self.errors(value, 1).pop().map_or(Ok(()), Err)
     }

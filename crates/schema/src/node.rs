@@ -15,7 +15,7 @@ pub(crate) type Id = u32;
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) types: Types,
-    /// Whether `type` is the only assertion.
+    /// Whether `type` is the only keyword of the schema that restricts values.
     pub(crate) type_only: bool,
     /// Index of the schema resource (`$id`) that the node belongs to.
     pub(crate) resource: u32,
@@ -49,7 +49,7 @@ impl Node {
 pub(crate) struct Types(u8);
 
 const INTEGER: u8 = 4;
-/// Type names and their bits. `number` includes the bit of integers.
+/// JSON Schema type names and the bits that represent them. `number` includes the bit of integers.
 const NAMES: [(&str, u8); 7] = [
     ("null", 1),
     ("boolean", 2),
@@ -159,7 +159,7 @@ pub(crate) struct ArrayKeywords {
 pub(crate) struct Contains {
     pub(crate) node: Id,
     pub(crate) count: Counts,
-    /// Whether matching items are marked as evaluated.
+    /// Whether items that match `contains` count as evaluated for `unevaluatedItems`.
     pub(crate) marks_evaluated: bool,
 }
 
@@ -209,7 +209,7 @@ pub(crate) enum InPlaceApplicator {
     },
     AnyOf(Vec<Id>),
     OneOf(Vec<Id>),
-    /// `not`, with the text of its schema.
+    /// Keyword `not`, with the text of its schema for errors.
     Not(Id, String),
     If {
         condition: Id,

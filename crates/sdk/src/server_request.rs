@@ -18,7 +18,7 @@ pub(crate) enum ServerRequest {
     Elicit(Box<ElicitParams>),
     /// Sampling request: a prompt for the client's model.
     Sample(Box<CreateMessageParams>),
-    /// The list of the client's roots.
+    /// Request for the list of the client's roots.
     Roots,
 }
 

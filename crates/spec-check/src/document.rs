@@ -21,7 +21,7 @@ pub(crate) enum Members {
 pub(crate) struct Document {
     /// JSON Schema dialect of the file.
     dialect: Value,
-    /// `$defs`, or `definitions` in older drafts.
+    /// Keyword of the definitions in this dialect: `$defs`, or `definitions` in older drafts.
     keyword: &'static str,
     definitions: Map<String, Value>,
     closed: Map<String, Value>,

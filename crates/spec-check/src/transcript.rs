@@ -19,7 +19,8 @@ pub struct Conversation {
     /// Revisions in use in this conversation, including that of the session.
     revisions: Vec<String>,
     session: Option<String>,
-    /// Whether the other side has shown that it knows a revision. Until then it may not have read the request yet.
+    /// Whether a response has shown that the other side knows the revision of the requests. Until then it may not have read the
+    /// request yet.
     confirmed: bool,
 }
 

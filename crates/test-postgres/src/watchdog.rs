@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::installation::ServerUser;
 
-/// Timeout of the start of a server.
+/// Timeout of starting a PostgreSQL server.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 const READY_MESSAGE: &str = "database system is ready to accept connections";
 /// Shell script that stops the PostgreSQL server after a line of input or at the end of the input, and then also

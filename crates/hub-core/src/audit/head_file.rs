@@ -28,7 +28,8 @@ pub struct HeadFile {
     pub path: PathBuf,
     /// Location of the store: the data directory, or the name of the database.
     pub location: String,
-    /// Whether the file is in the data directory. Then a copy of the directory contains a copy of it.
+    /// Whether the head file is in the data directory, where it protects less. Then a copy of the directory contains a
+    /// copy of it.
     pub is_in_data_dir: bool,
 }
 

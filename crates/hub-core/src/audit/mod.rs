@@ -243,7 +243,7 @@ impl ChainVerifier {
         ChainVerifier { head: ChainHead::start(tenant), expected }
     }
 
-    /// Verifies the next audit entry of the chain.
+    /// Verifies that the next audit entry continues the chain.
     pub fn verify_entry(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
         self.head.verify_next(row)?;
         self.compare_signed_heads()

@@ -173,7 +173,7 @@ impl SegmentBuilder {
         self.start == self.head
     }
 
-    /// Verifies and adds the next entry.
+    /// Verifies the next audit entry and adds it to the segment.
     pub(crate) fn add(&mut self, row: StoredAuditEntry) -> Result<(), ChainError> {
         self.head.verify_next(&row)?;
         let StoredAuditEntry { number, at, actor, action, fields, hash } = row;

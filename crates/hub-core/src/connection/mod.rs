@@ -48,7 +48,7 @@ struct ConnectionKey {
     tenant: TenantId,
     subject: Subject,
     server: ServerId,
-    /// Version of the server's settings.
+    /// Version of the server's settings; a change leads to a new connection.
     version: u64,
     credential: Option<(SecretId, u64)>,
 }
@@ -58,7 +58,7 @@ struct ConnectionKey {
 pub struct ConnectionCredential {
     /// Id of the secret in the vault.
     pub id: SecretId,
-    /// Version, increased by each change.
+    /// Version of the secret, increased by each change.
     pub version: u64,
     /// Secret or OAuth grant that authenticates the connection.
     pub proof: AuthMaterial,
@@ -213,7 +213,7 @@ struct SlotStatus {
     last_used: Timestamp,
     /// Time of the last check whether the server responds.
     checked: Timestamp,
-    /// Whether the connection is remote: its end is noticed only by a request.
+    /// Whether the server is remote, so that the end of the connection is noticed only by a request.
     is_remote: bool,
     /// Egress policy with which the connection was opened.
     egress: Option<Egress>,
@@ -386,7 +386,7 @@ impl ConnectionPool {
         Ok((slot, permit))
     }
 
-    /// Verifies that the key has the newest version of the server, and records it.
+    /// Fails if the connection key has an older version of the server than one seen before; records the newest version.
     fn require_newest(&self, slots: &Slots, key: &ConnectionKey) -> Result<()> {
         let mut newest = lock(&self.newest_versions);
         if newest.len() > MAX_KNOWN_VERSIONS {

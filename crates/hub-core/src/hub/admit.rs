@@ -48,7 +48,7 @@ const MAX_PENDING_APPROVALS: u32 = 100;
 pub enum ToolRef {
     /// Qualified name, such as `mcp_demo__add`.
     Qualified(String),
-    /// Upstream name at a server.
+    /// Upstream name of a tool, with its server.
     Upstream {
         /// Id or slug of the server that has the tool.
         server: String,
@@ -80,7 +80,7 @@ impl ToolRef {
 /// Tool and arguments of a call that a caller requests from the hub.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRequest {
-    /// Tool to call.
+    /// Qualified or upstream name of the tool to call.
     pub tool: ToolRef,
     /// Arguments; must be an object.
     pub arguments: Value,

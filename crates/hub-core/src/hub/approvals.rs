@@ -39,14 +39,14 @@ pub struct ApprovalView {
     pub decision: ApprovalStatus,
     /// Who decided: `user:` and an id, or `hub`.
     pub decided_by: Option<String>,
-    /// The name of that user. Absent if it was removed.
+    /// Name of the user who approved or denied the call. Absent if it was removed.
     pub decided_by_name: Option<String>,
     /// Digest that binds the approval to subject, server, tool definition, arguments and policy version.
     pub digest: String,
-    /// Time of the request.
+    /// Time at which the approval was requested.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// Time until which it can be decided.
+    /// Time until which the call can be approved or denied.
     #[schemars(with = "String")]
     pub expires: Timestamp,
     /// Time of the decision.

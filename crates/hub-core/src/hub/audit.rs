@@ -23,7 +23,7 @@ use crate::text::{hex, unhex};
 pub struct AuditView {
     /// Entry number, from 1, without gaps.
     pub number: u64,
-    /// Time.
+    /// Time of the recorded action.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
@@ -63,7 +63,7 @@ impl Hub {
         Ok(rows.into_iter().map(AuditView::from).collect())
     }
 
-    /// Verifies that every entry is as it was written and that none is missing.
+    /// Verifies that every audit entry of the tenant is as it was written and that none is missing.
     pub async fn verify_audit(&self, actor: Actor) -> Result<AuditVerification> {
         actor.require_user()?;
         let HubOptions { checkpoints, heads, segments, .. } = self.options.clone();

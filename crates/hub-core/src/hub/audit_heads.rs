@@ -19,7 +19,7 @@ use crate::text::hex;
 #[derive(Default)]
 pub(super) struct Heads {
     heads: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,
-    /// Whether the last attempt failed. A failure is logged once.
+    /// Whether the last attempt to sign the chain heads failed. A failure is logged once.
     has_failed: AtomicBool,
 }
 

@@ -18,7 +18,7 @@ use crate::store::{DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoredDocume
 /// Result of an audit verification: whether the audit is intact, and what was verified.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AuditVerification {
-    /// Whether the audit is intact.
+    /// Whether the audit is intact: no entry is changed or missing.
     pub is_whole: bool,
     /// Number of verified entries.
     pub entries: u64,
@@ -121,7 +121,8 @@ struct SignedState {
     /// Number of checkpoints that are not signed with this key.
     unsigned: usize,
     head: Option<SignedHead>,
-    /// Whether the head belongs to this store. A store without an id is older than the head, and is compared with it.
+    /// Whether the signed head belongs to this store. A store without an id is older than the head, and is compared
+    /// with it.
     is_same_store: bool,
 }
 
@@ -248,7 +249,7 @@ struct VerificationRun<'a> {
 }
 
 impl VerificationRun<'_> {
-    /// Verifies all segments and entries. Returns the first damage.
+    /// Verifies all audit segments and stored entries. Returns the first damage.
     async fn verify_all(&mut self, folder: Option<&Path>) -> Result<Option<AuditDamage>> {
         for stored in load_segment_documents(self.store, self.tenant).await? {
             self.segments += 1;

@@ -25,7 +25,7 @@ pub(super) struct Authenticator {
     pub(super) throttle: LoginThrottle,
     /// Rejected logins that are not in the audit yet.
     pub(super) rejected_logins: Arc<RejectedLogins>,
-    /// The token of this process.
+    /// API token of the local user that is valid until this process ends.
     pub(super) process: ProcessToken,
     /// Dummy password hash that is verified for unknown names, so that they take as long as known ones.
     dummy_hash: PasswordHash,
@@ -74,7 +74,7 @@ impl Authenticator {
         self.queue.run(ticket, move || PasswordHash::new(&*platform, &password)).await
     }
 
-    /// Verifies a password. For a user without one it takes the same time.
+    /// Verifies a password against the stored hash, on the hash queue. For a user without one it takes the same time.
     pub(super) async fn verify_password(
         &self,
         ticket: QueueTicket,

@@ -40,7 +40,7 @@ pub struct CallView {
     pub tool: String,
     /// The caller: `user:` or `agent:`, and an id.
     pub subject: String,
-    /// The name of that user or agent. Absent if it was removed.
+    /// Name of the user or agent that called the tool. Absent if it was removed.
     pub subject_name: Option<String>,
     /// Status of the call.
     pub status: CallStatus,
@@ -61,7 +61,7 @@ pub struct CallView {
     pub approval: Option<ApprovalId>,
     /// Digest of the arguments.
     pub digest: String,
-    /// Time of the request.
+    /// Time at which the call was requested.
     #[schemars(with = "String")]
     pub created: Timestamp,
     /// Time at which the call was sent.

@@ -258,7 +258,7 @@ impl Hub {
     }
 }
 
-/// With credentials per agent, other subjects connect without authentication: some servers list their tools without it.
+/// Removes the authentication settings for a subject without a credential if credentials are per agent.
 fn strip_authentication(actor: Actor, mut server: Server, has_credential: bool) -> Server {
     let is_agent = matches!(actor.subject(), Subject::Agent(_));
     if !has_credential && !is_agent && server.settings.credentials == CredentialMode::PerAgent {

@@ -37,9 +37,9 @@ pub struct CredentialView {
     /// Agent that uses the credential. Absent for a shared one.
     #[schemars(with = "Option<String>")]
     pub agent: Option<AgentId>,
-    /// Version, incremented by each change.
+    /// Version of the credential, incremented by each change.
     pub version: u64,
-    /// Time of this response.
+    /// Time at which the hub created this response.
     #[schemars(with = "String")]
     pub seen: Timestamp,
 }

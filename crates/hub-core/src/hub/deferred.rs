@@ -18,7 +18,7 @@ use crate::store::{Batch, CallRecord, CallStatus, StoreChange};
 /// Maximum number of deferred commits, and of uncertain starts. Calls beyond it are recorded as `unknown` at the next
 /// start.
 const MAX_DEFERRED: usize = 10_000;
-/// Time during which an uncertain start is looked up in the store.
+/// Time for which the hub looks up in the store whether a call was started, if the commit of its start failed.
 const UNCERTAIN_START_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Commits that wait for a retry, and calls whose start may or may not have been stored.

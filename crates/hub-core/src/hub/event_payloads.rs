@@ -40,7 +40,7 @@ pub(super) fn sessions(user: UserId) -> NewEvent {
     NewEvent::new(SESSION_EVENT, json!({ "user": user }))
 }
 
-/// Tokens of a subject have ended: open streams check whether theirs is one of them.
+/// Creates the event that tokens of a subject have ended: open streams check whether theirs is one of them.
 pub(super) fn tokens(owner: Subject) -> NewEvent {
     NewEvent::new("token", json!({ "owner": owner.to_string() }))
 }

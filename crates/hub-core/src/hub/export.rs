@@ -11,7 +11,7 @@ use crate::tool::names::{MAX_NAME_LEN, MAX_NAME_LEN_SHORT, Slug, qualified_name}
 /// Model provider in whose format tool definitions are exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderFormat {
-    /// `OpenAI` chat completions.
+    /// Tools of `OpenAI` chat completions.
     OpenAi,
     /// Tools of the Anthropic Messages API.
     Anthropic,

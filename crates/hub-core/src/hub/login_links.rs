@@ -32,7 +32,7 @@ const MSG_INVALID_LINK: &str = "this login link is not valid any more: it works 
 pub struct LoginLink {
     /// URL to open in a browser. It works once.
     pub url: String,
-    /// Time at which it expires.
+    /// Time at which the login link expires.
     #[schemars(with = "String")]
     pub expires: Timestamp,
 }
@@ -42,8 +42,8 @@ pub struct LoginLink {
 struct LoginLinkRecord {
     id: String,
     until: Timestamp,
-    /// Whether the operator created it. It is then valid even if a user has a password, for example when a name is
-    /// locked.
+    /// Whether the operator created the login link. It is then valid even if a user has a password, for example when a
+    /// name is locked.
     #[serde(default)]
     by_operator: bool,
 }

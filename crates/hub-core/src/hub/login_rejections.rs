@@ -38,7 +38,7 @@ impl LoginRejectionReason {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RejectedLogin {
     pub(super) tenant: TenantId,
-    /// User with the given name, if there is one.
+    /// User who has the name that was entered, if there is one.
     pub(super) user: Option<UserId>,
     pub(super) source: Option<IpAddr>,
     pub(super) reason: LoginRejectionReason,
@@ -79,7 +79,7 @@ impl Hub {
         self.tasks.spawn(async move { all.write(&*store, &first, (now, count)).await });
     }
 
-    /// Writes the counts of repeated rejections: those that are due, or all.
+    /// Writes the counts of repeated rejected logins to the audit: those that are due, or all.
     pub(super) async fn flush_rejected_logins(&self, all: bool) {
         self.authenticator.rejected_logins.write_due(&*self.store, self.platform.now(), all).await;
     }

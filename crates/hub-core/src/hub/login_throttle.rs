@@ -12,7 +12,7 @@ use crate::lock::lock;
 
 /// Maximum wait before the next login attempt.
 const MAX_WAIT: Duration = Duration::from_mins(1);
-/// Time after which failed attempts are forgotten.
+/// Time after which failed login attempts are forgotten.
 const RESET_AFTER: Duration = Duration::from_mins(15);
 /// Maximum number of names and users whose failed logins are tracked. Each costs an attacker the work of a password
 /// hash.

@@ -21,7 +21,7 @@ const MAX_METERED_SERVERS: usize = 1_000;
 pub struct DurationHistogram {
     /// Number of calls.
     pub count: u64,
-    /// Total duration in milliseconds.
+    /// Sum of all recorded durations, in milliseconds.
     pub total_ms: u64,
     /// Calls per bucket of [`BUCKET_BOUNDS_MS`]. A call is in the first bucket whose bound it does not exceed.
     pub buckets: [u64; BUCKET_BOUNDS_MS.len()],

@@ -38,7 +38,7 @@ impl PasswordHash {
         PasswordHash { memory: MEMORY_KIB, passes: ITERATIONS, salt, hash: String::new() }
     }
 
-    /// Verifies a password. Deliberately slow.
+    /// Verifies that a password matches this hash. Deliberately slow.
     pub(super) fn verify(&self, password: &Secret) -> Result<bool> {
         Ok(Secret::new(self.hash(password)?) == Secret::new(&*self.hash))
     }

@@ -114,7 +114,7 @@ pub(super) fn denial_recorder(
 }
 
 impl Hub {
-    /// Writes the counts of repeated rejections: those that are due, or all.
+    /// Writes the counts of repeated rejected requests to the audit: those that are due, or all.
     pub(super) async fn flush_rejections(&self, all: bool) {
         self.rejections.write_due(&*self.store, self.platform.now(), all).await;
     }

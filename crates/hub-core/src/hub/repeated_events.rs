@@ -42,7 +42,7 @@ struct RepeatCount {
     last_written: Timestamp,
     /// Number of events that are not in an audit entry yet.
     pending: u64,
-    /// Whether the last entry could not be written. The next event is then written at once.
+    /// Whether the last audit entry could not be written. The next event is then written at once.
     write_failed: bool,
 }
 
@@ -98,7 +98,8 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
         done
     }
 
-    /// Writes the entry of `count` events. The events have already happened, so a failure is only logged.
+    /// Writes the audit entry of `count` events of one kind. The events have already happened, so a failure is only
+    /// logged.
     pub(super) async fn write(&self, store: &dyn Store, kind: &K, (at, count): (Timestamp, u64)) {
         let batch = Batch::new().audit(kind.entry(at, count));
         if let Err(error) = self.commit(store, kind, (at, count), batch).await {
@@ -124,7 +125,7 @@ impl<K: RepeatedEvent> RepeatCounter<K> {
         due
     }
 
-    /// Writes the entries that are due, or all.
+    /// Writes the audit entries of repeated events that are due, or all.
     pub(super) async fn write_due(&self, store: &dyn Store, now: Timestamp, all: bool) {
         for (kind, count) in self.take_due(now, all) {
             self.write(store, &kind, (now, count)).await;

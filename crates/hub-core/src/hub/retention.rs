@@ -113,7 +113,7 @@ impl Hub {
         Ok(Some(entries).filter(|entries| !entries.is_empty()))
     }
 
-    /// Writes the segment file, then removes the entries from the store.
+    /// Writes the file of an audit segment, then removes its entries from the store.
     async fn write_segment(&self, folder: &Path, segment: Segment, text: Vec<u8>) -> Result<()> {
         let (tenant, path) = (segment.tenant, folder.join(segment.file_name()));
         let file = path.clone();

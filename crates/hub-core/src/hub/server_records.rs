@@ -42,7 +42,7 @@ pub(super) struct ServerContact {
     pub(super) last_synced: Option<Timestamp>,
     /// Why the last sync failed.
     pub(super) error: Option<String>,
-    /// Version of the server that the error belongs to.
+    /// Version of the server settings with which the last sync failed.
     #[serde(default)]
     pub(super) of: u64,
     /// Number of tools.

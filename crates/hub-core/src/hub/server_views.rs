@@ -24,7 +24,7 @@ pub struct ServerView {
     pub name: String,
     /// Description.
     pub description: Option<String>,
-    /// `stdio`, `http` or `sse`.
+    /// Transport to the server: `stdio`, `http` or `sse`.
     pub transport: &'static str,
     /// URL of a remote server.
     pub url: Option<String>,
@@ -40,7 +40,8 @@ pub struct ServerView {
     pub missing_secrets: Vec<String>,
     /// Whether the configuration file declares the server. It can then be changed only there.
     pub is_from_file: bool,
-    /// Whether the configuration file no longer declares it. It is disabled until it is declared again or removed.
+    /// Whether the configuration file no longer declares the server. It is disabled until it is declared again or
+    /// removed.
     pub has_left_file: bool,
     /// Authentication of requests to the server.
     pub authentication: Authentication,
@@ -58,28 +59,28 @@ pub struct ServerView {
     pub revision: Option<&'static str>,
     /// Whether the server is enabled.
     pub enabled: bool,
-    /// Whether arguments and results of its calls are stored.
+    /// Whether arguments and results of the server's calls are stored.
     pub keep_history: bool,
     /// Status of the connections to the server, or `disabled`.
     pub status: ConnectionStatus,
     /// Error of the last sync, unless the server was changed since. The known tools are those of an earlier sync.
     pub error: Option<String>,
-    /// Time of the last successful contact.
+    /// Time at which the hub last reached the server.
     #[schemars(with = "Option<String>")]
     pub last_connected: Option<Timestamp>,
-    /// Time of the last sync.
+    /// Time of the last update of the tools from the server.
     #[schemars(with = "Option<String>")]
     pub last_synced: Option<Timestamp>,
     /// Number of tools.
     pub tools: usize,
     /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,
-    /// Version, incremented by each change.
+    /// Version of the server, incremented by each change.
     pub version: u64,
-    /// Time of creation.
+    /// Time at which the server was added.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// Time of the last change.
+    /// Time of the last change of the server.
     #[schemars(with = "String")]
     pub updated: Timestamp,
 }
@@ -88,7 +89,7 @@ pub struct ServerView {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerFilter {
-    /// Whether the server is enabled.
+    /// Lists only enabled or only disabled servers.
     pub enabled: Option<bool>,
     /// Only servers with this connection status.
     pub status: Option<ConnectionStatus>,

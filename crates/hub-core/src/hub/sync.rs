@@ -43,7 +43,7 @@ const MAX_EVENT_NAMES: usize = 20;
 pub struct SyncReport {
     /// Number of tools.
     pub tools: usize,
-    /// Tools that are new.
+    /// Names of the tools that are new.
     pub added: Vec<String>,
     /// Tools whose definitions have changed. They cannot be called until a user trusts them again.
     pub changed: Vec<String>,

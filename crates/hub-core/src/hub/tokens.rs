@@ -40,7 +40,7 @@ struct TokenRecord {
 /// API token as shown to users, without the secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TokenView {
-    /// Token id.
+    /// Id of the API token.
     #[schemars(with = "String")]
     pub id: TokenId,
     /// Owner: `agent:` or `user:`, and an id.
@@ -49,10 +49,10 @@ pub struct TokenView {
     pub owner_name: Option<String>,
     /// Display name.
     pub name: String,
-    /// Time of issue.
+    /// Time at which the token was issued.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// Time of expiry.
+    /// Time at which the token expires.
     #[schemars(with = "String")]
     pub expires: Timestamp,
 }

@@ -29,11 +29,11 @@ pub struct ToolView {
     pub name: String,
     /// Slug of the server.
     pub server: String,
-    /// Upstream name.
+    /// Upstream name of the tool: the name that its server uses.
     pub tool: String,
     /// Complete definition from the server.
     pub definition: Value,
-    /// Trust state.
+    /// Trust state of the tool: whether a user trusts its current definition.
     pub state: TrustState,
     /// Pin: digest of the security-relevant fields of the definition. Required to trust the tool.
     pub pin: String,
@@ -47,10 +47,10 @@ pub struct ToolView {
     pub changes: Vec<DefinitionChange>,
     /// Number of invisible, control and direction characters in its definition.
     pub hidden_characters: usize,
-    /// Time at which it was first listed.
+    /// Time at which the tool was first listed.
     #[schemars(with = "String")]
     pub first_seen: Timestamp,
-    /// Time at which its listing last changed.
+    /// Time at which the listing of the tool last changed.
     #[schemars(with = "String")]
     pub last_seen: Timestamp,
 }
@@ -61,12 +61,12 @@ pub struct ToolView {
 pub struct ToolFilter {
     /// Lists only tools of this server, given by id or slug.
     pub server: Option<String>,
-    /// Trust state.
+    /// Lists only tools in this trust state.
     pub state: Option<TrustState>,
     /// Agent that may use the tool.
     #[schemars(with = "Option<String>")]
     pub agent: Option<AgentId>,
-    /// Whether the tool can be called now.
+    /// Lists only tools that can, or cannot, be called now.
     pub callable: Option<bool>,
     /// Part of the name or description.
     pub q: Option<String>,
@@ -126,7 +126,8 @@ impl Hub {
         Ok(tool_view(&server, tool, is_stale))
     }
 
-    /// Trusts a tool as it is now. `reviewed_pin` is the pin of the definition that the user has reviewed.
+    /// Trusts the current definition of a tool, which must be the one that the user has reviewed. `reviewed_pin` is the
+    /// pin of the definition that the user has reviewed.
     pub async fn trust_tool(&self, actor: Actor, name: &str, reviewed_pin: &str) -> Result<ToolView> {
         actor.require_user()?;
         let (server, tool, version) = self.find_tool(actor.tenant(), name).await?;

@@ -30,14 +30,14 @@ pub(super) struct UserRecord {
 /// User, as shown to other users.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UserView {
-    /// User id.
+    /// Id of the user.
     #[schemars(with = "String")]
     pub id: UserId,
     /// Login name.
     pub name: String,
     /// Whether the user has a password.
     pub has_password: bool,
-    /// Time of creation.
+    /// Time at which the user was created.
     #[schemars(with = "String")]
     pub created: Timestamp,
 }

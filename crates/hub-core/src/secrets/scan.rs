@@ -23,7 +23,7 @@ const TOKEN_PREFIXES: [(&str, usize); 20] = [
     ("hf_", 16),
     ("npm_", 16),
 ];
-/// Words that make a name secret anywhere within it.
+/// Words that, anywhere in the name of a variable, header or parameter, show that its value is secret.
 const SECRET_SUBSTRINGS: [&str; 9] = [
     "secret",
     "password",
@@ -35,12 +35,12 @@ const SECRET_SUBSTRINGS: [&str; 9] = [
     "databaseurl",
     "connectionstring",
 ];
-/// Words that make a name secret at the end of one of its parts.
+/// Endings of the words of a name that show that its value is secret.
 const SECRET_SUFFIXES: [&str; 6] = ["key", "token", "pass", "pwd", "auth", "authorization"];
-/// Ordinary words with such an ending.
+/// Ordinary words that have an ending of [`SECRET_SUFFIXES`] and do not make a name secret.
 const ORDINARY_WORDS: [&str; 8] =
     ["monkey", "donkey", "turkey", "hockey", "hotkey", "whiskey", "bypass", "compass"];
-/// Words before `key` that make it an ordinary name.
+/// Words that, directly before `key`, show that the value of a name is not secret, as in `primary_key`.
 const ORDINARY_KEYS: [&str; 11] = [
     "idempotency",
     "partition",
@@ -54,7 +54,7 @@ const ORDINARY_KEYS: [&str; 11] = [
     "row",
     "column",
 ];
-/// Words that make a name secret as one of its parts.
+/// Words that, as a separate word of a name, show that its value is secret.
 const SECRET_WORDS: [&str; 8] = ["private", "pat", "dsn", "sig", "pw", "jwt", "bearer", "cookie"];
 /// Minimum length of an argument that is taken for a secret because of the name before it.
 const MIN_ARGUMENT_SECRET_LEN: usize = 8;

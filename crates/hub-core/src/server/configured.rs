@@ -24,7 +24,7 @@ pub struct ConfiguredServer {
     pub slug: Slug,
     /// Settings of the server in the configuration file.
     pub settings: ServerSettings,
-    /// Transport to the server.
+    /// Transport to the server, with its command or URL.
     pub transport: Transport,
     /// Names of variables that a stdio server inherits from the hub's environment.
     pub inherit: Vec<String>,

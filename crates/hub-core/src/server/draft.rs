@@ -38,7 +38,7 @@ pub struct ServerDraft {
     pub slug: Option<Slug>,
     /// Settings of the new server.
     pub settings: ServerSettings,
-    /// Transport: Streamable HTTP or HTTP+SSE.
+    /// Transport to the server: Streamable HTTP or HTTP+SSE, with its URL.
     pub transport: Transport,
 }
 

@@ -34,18 +34,18 @@ pub struct Server {
     pub slug: Slug,
     /// Settings of the server, which users can change.
     pub settings: ServerSettings,
-    /// Transport to the server.
+    /// Transport to the server, with its command or URL.
     pub transport: Transport,
     /// Whether the configuration file declares the server: then only that file changes it.
     pub is_configured: bool,
     /// Whether the configuration file does not declare the server any more. It is disabled until the file declares it
     /// again, or it is removed.
     pub is_undeclared: bool,
-    /// Version, increased by each change.
+    /// Version of the server, increased by each change.
     pub version: u64,
-    /// Time of creation.
+    /// Time at which the server was added.
     pub created: Timestamp,
-    /// Time of the last change.
+    /// Time of the last change of the server.
     pub updated: Timestamp,
 }
 
@@ -67,7 +67,7 @@ pub struct ServerSettings {
     pub retry_attempts: u8,
     /// Whether the server is enabled.
     pub enabled: bool,
-    /// Whether arguments and results of calls are stored.
+    /// Whether arguments and results of the server's calls are stored.
     pub keep_history: bool,
     /// Rate limit: calls, reads and prompts per minute. Default: unlimited.
     pub calls_per_minute: Option<u32>,
@@ -114,9 +114,9 @@ pub struct ProgramSpec {
     pub args: Vec<String>,
     /// Complete environment, except for the secrets.
     pub env: BTreeMap<String, String>,
-    /// Variables whose values come from the hub's own environment.
+    /// Environment variables whose values come from the hub's own environment.
     pub inherited: BTreeSet<String>,
-    /// Variables whose values are in the vault.
+    /// Environment variables whose values are stored in the vault.
     pub secrets: BTreeSet<String>,
     /// Working directory of the server process.
     pub directory: Option<String>,
@@ -138,7 +138,7 @@ pub enum Authentication {
     },
     /// User name and password (HTTP Basic).
     Basic {
-        /// User name.
+        /// User name for HTTP Basic authentication.
         username: String,
     },
     /// OAuth: a user signs in to the server.

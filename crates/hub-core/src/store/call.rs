@@ -88,7 +88,7 @@ pub struct CallRecord {
     /// Encrypted error message.
     #[serde(with = "super::bytes::maybe")]
     pub error: Option<Vec<u8>>,
-    /// Time of the request.
+    /// Time at which the call was requested.
     pub created: Timestamp,
     /// Time at which the call was sent.
     pub started: Option<Timestamp>,
@@ -107,7 +107,7 @@ pub struct CallOutcome {
     pub error: Option<Vec<u8>>,
     /// Time at which the call finished.
     pub at: Timestamp,
-    /// Whether the arguments stay in the store.
+    /// Whether the arguments of the call stay in the store.
     pub retains_arguments: bool,
 }
 
@@ -188,7 +188,7 @@ pub struct Approval {
     pub decision: ApprovalStatus,
     /// Subject that approved or denied the call.
     pub decided_by: Option<String>,
-    /// Time of the request.
+    /// Time at which the approval was requested.
     pub created: Timestamp,
     /// Expiry: the approval can be decided and used until then.
     pub expires: Timestamp,

@@ -13,19 +13,19 @@ use crate::error::{self, Error, Result};
 pub enum DocumentKind {
     /// Configuration of an MCP server. Its name is its slug.
     Server,
-    /// Tool record. Its parent is the server.
+    /// Record of a tool that a server lists. Its parent is the server.
     Tool,
     /// Server contact: when the hub last reached a server, and the last sync error. Its parent is the server.
     Contact,
     /// Encrypted secret. Its parent is the server that it is for.
     Secret,
-    /// Wrapped key of the tenant.
+    /// Key of a tenant, encrypted with the root key.
     TenantKey,
     /// Agent.
     Agent,
     /// API token. Its parent is the agent or user.
     Token,
-    /// User.
+    /// User of the hub.
     User,
     /// Browser session. Its parent is the user.
     Session,
@@ -125,7 +125,7 @@ pub struct Document {
 pub struct StoredDocument {
     /// Document, without its version.
     pub document: Document,
-    /// Version, from 1, increased by each change.
+    /// Version of the document, from 1, increased by each change.
     pub version: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::id::TenantId;
 pub struct SnapshotItem {
     /// Tenant that the record belongs to.
     pub tenant: TenantId,
-    /// The record itself.
+    /// Document, call, approval, audit entry or checkpoint.
     pub what: SnapshotValue,
 }
 

@@ -16,7 +16,7 @@ use crate::text::first_line;
 pub struct ToolRecord {
     /// Id of the server that lists the tool.
     pub server: ServerId,
-    /// Upstream name.
+    /// Upstream name of the tool: the name that its server uses.
     pub name: String,
     /// Definition that the server listed last.
     pub definition: Value,
@@ -64,7 +64,7 @@ impl ToolRecord {
         }
     }
 
-    /// Updates the record when the tool is listed again.
+    /// Updates the record of a tool when the server lists it again.
     pub fn update_listing(&mut self, definition: Value, now: Timestamp) {
         (self.definition, self.last_seen, self.is_gone) = (definition, now, false);
     }

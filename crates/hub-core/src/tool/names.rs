@@ -21,7 +21,7 @@ pub const MAX_NAME_LEN_SHORT: usize = 64;
 pub struct Slug(String);
 
 impl Slug {
-    /// Validates a slug.
+    /// Validates a slug and creates it.
     pub fn new(text: &str) -> Result<Self> {
         let is_slug_byte = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         if (1..=MAX_SLUG_LEN).contains(&text.len()) && text.bytes().all(is_slug_byte) {

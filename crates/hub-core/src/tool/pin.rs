@@ -39,9 +39,9 @@ pub fn pin(definition: &Value) -> Digest {
 pub struct DefinitionChange {
     /// Position of the difference as a JSON pointer.
     pub at: String,
-    /// Value before.
+    /// Text of the value in the trusted definition; absent if it was added.
     pub before: Option<String>,
-    /// Value now.
+    /// Text of the value in the current definition; absent if it was removed.
     pub after: Option<String>,
 }
 

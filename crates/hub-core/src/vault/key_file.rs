@@ -195,8 +195,8 @@ impl KeyFile {
         self.replace_roots(lock, roots, platform)
     }
 
-    /// Writes the file with other root keys. Fails if the file contains root keys unknown to this process: they would
-    /// be lost.
+    /// Writes the key file with other root keys. Fails if the file contains root keys unknown to this process: they
+    /// would be lost.
     fn replace_roots(
         &mut self,
         _: &KeyFileLock,

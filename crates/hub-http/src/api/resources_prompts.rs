@@ -15,7 +15,7 @@ use crate::response::json;
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct ReadResourceRequest {
-    /// URI of the resource.
+    /// URI of the resource to read.
     #[schemars(length(min = 1, max = 8_192))]
     uri: String,
 }

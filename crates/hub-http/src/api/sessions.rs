@@ -22,7 +22,7 @@ use crate::response::{json, json_with_status, no_content};
 pub(crate) struct CallerView {
     /// Subject of the caller: `user:ID` or `agent:ID`.
     subject: String,
-    /// The user, if the caller is one.
+    /// User, if the caller is a user and not an agent.
     user: Option<UserView>,
     /// Value of the header x-csrf-token, required in requests that change data; null for API tokens.
     csrf_token: Option<String>,

@@ -26,7 +26,7 @@ pub(crate) struct NewToken {
     /// Purpose of the token.
     #[schemars(length(min = 1, max = 100))]
     name: String,
-    /// Validity in days. Default: 90.
+    /// Validity of the token in days. Default: 90.
     #[schemars(range(min = 1, max = 3_650))]
     days: Option<u32>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct NewToken {
 /// Response to the creation of an API token: the token itself, shown only once.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct IssuedToken {
-    /// The token itself. It is shown only once.
+    /// API token as text. It is shown only once.
     token: String,
     #[serde(flatten)]
     view: TokenView,

@@ -20,7 +20,7 @@ use crate::common::hub_id;
 
 /// Interval of the heartbeat, and of reads of the cluster log without a notification.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Timeout of the work of one heartbeat.
+/// Timeout of the database work of one heartbeat.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of heartbeats between two deletions of old rows.
 const HEARTBEATS_PER_PRUNE: u64 = 60;

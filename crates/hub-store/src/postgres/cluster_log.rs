@@ -25,7 +25,7 @@ const NOTIFY: &str = "SELECT pg_notify('linchpin_news', '')";
 pub(super) const LISTEN: &str = "LISTEN linchpin_news";
 const SELECT_MESSAGES: &str =
     "SELECT number, hub, tenant, kind, body FROM news WHERE number >= $1 ORDER BY number LIMIT $2";
-/// The newest of the old rows stays, so that a reader at this position sees that it has missed nothing.
+/// SQL that deletes messages of the cluster log older than 5 minutes, except the newest of them.
 const DELETE_OLD_MESSAGES: &str =
     "DELETE FROM news WHERE number < (SELECT max(number) FROM news WHERE at < now() - INTERVAL '5 minutes')";
 
@@ -42,7 +42,7 @@ pub(super) struct ClusterMessages {
     pub(super) events: Vec<(TenantId, NewEvent)>,
     /// Events of the batches of this commit.
     batch_events: Vec<(TenantId, NewEvent)>,
-    /// Whether events of this hub were dropped.
+    /// Whether events of this hub were dropped, so that peer hubs must be notified of a gap.
     pub(super) has_lost_events: bool,
 }
 

@@ -17,7 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Row, Socket, State
 use super::tls::Tls;
 use super::{QueryExecutor, StoreFailure, database_error, unreachable_error};
 
-/// Timeout for establishing a connection.
+/// Timeout for establishing a database connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// TCP user timeout, and maximum idle time before keep-alive probes: a silent peer counts as lost.
 const TCP_IDLE_TIMEOUT: Duration = Duration::from_secs(10);

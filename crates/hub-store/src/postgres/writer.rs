@@ -23,7 +23,7 @@ use super::{StoreFailure, apply, database_error, is_lost};
 const MAX_GROUP_SIZE: usize = 64;
 /// Maximum number of events per commit, besides those of the batches.
 const MAX_EVENTS: usize = 256;
-/// Timeout of the transaction of a group.
+/// Timeout of the transaction that commits a group of batches.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum number of retries of a transaction that was certainly not committed.
 const MAX_RETRIES: u32 = 5;
@@ -45,7 +45,7 @@ pub(super) struct Writer {
     events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
     /// Events that are not stored in the cluster log yet.
     pending_events: Vec<(TenantId, NewEvent)>,
-    /// Whether events of this hub were dropped.
+    /// Whether events of this hub were dropped, so that peer hubs must be notified of a gap.
     has_lost_events: bool,
 }
 
@@ -58,7 +58,7 @@ impl Writer {
         Writer { connection, cluster, events, pending_events: Vec::new(), has_lost_events: false }
     }
 
-    /// Writes until the queue is closed.
+    /// Commits queued write requests to the database until the queue is closed.
     pub(super) async fn run(mut self, mut writes: mpsc::Receiver<WriteRequest>) {
         let (mut group, mut is_open) = (Vec::with_capacity(MAX_GROUP_SIZE), true);
         while is_open {

@@ -19,7 +19,7 @@ use crate::Durability;
 const QUEUE_LEN: usize = 1_024;
 /// Maximum number of batches per commit.
 const MAX_GROUP_SIZE: usize = 64;
-/// Timeout for a lock of the file held by another process.
+/// Maximum time to wait for a lock of the database file held by another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 type ReadJob = Box<dyn FnOnce(&Connection) + Send>;

@@ -229,7 +229,7 @@ impl Cli {
 }
 
 impl Cli {
-    /// Whether the command runs the hub.
+    /// Returns whether the command runs the hub.
     pub(crate) fn is_serving(&self) -> bool {
         matches!(self.command, None | Some(Command::Serve(_)))
     }
@@ -321,7 +321,7 @@ async fn or_interrupted<T>(work: impl Future<Output = Result<T, CliError>>) -> R
     Signals::new()?.or_interrupt(Box::pin(work)).await?
 }
 
-/// Writes the completion script to standard output.
+/// Writes the shell completion script to standard output.
 fn print_completions(shell: clap_complete::Shell) -> io::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linchpin", &mut text);
@@ -337,7 +337,7 @@ async fn serve_demo(address: &str, json: bool) -> Result<(), CliError> {
     Ok(endpoint.run().await.map_err(to_anyhow)?)
 }
 
-/// Writes to standard output.
+/// Writes a text to standard output.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -114,7 +114,7 @@ impl RunningHub {
         })
     }
 
-    /// Signals the hub to reload the configuration file now.
+    /// Signals the running hub to reload the configuration file now.
     pub(crate) fn signal_reload(&self) -> Result<(), CliError> {
         let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw);
         let signalled =
@@ -127,7 +127,7 @@ impl RunningHub {
         })
     }
 
-    /// Writes the file with mode 0600.
+    /// Writes URL, token and process id of the hub to the file that announces it, with mode 0600.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let text = json!({ "url": self.url, "token": self.token.expose(), "pid": self.pid });
         private_file::write(path, format!("{text}\n").as_bytes(), &SystemPlatform)

@@ -204,7 +204,7 @@ pub(super) type Position = (usize, usize);
 pub(super) struct Confirmation {
     /// Environment variables that the server may receive.
     pub(super) names: BTreeSet<String>,
-    /// URL or command that receives them.
+    /// URL or command of the server that receives the variables.
     pub(super) target: Option<String>,
 }
 

@@ -67,7 +67,7 @@ impl PlanEntry {
         }
     }
 
-    /// Whether the import changes this server.
+    /// Returns whether the import changes this server.
     pub(super) fn has_changes(&self) -> bool {
         matches!(self.action, PlanAction::Add | PlanAction::Update)
     }
@@ -340,7 +340,7 @@ impl ExistingServers<'_> {
     }
 }
 
-/// Whether a server uses authentication, which a file without authentication leaves unchanged.
+/// Returns whether a server uses authentication, which a file without authentication leaves unchanged.
 fn uses_authentication(authentication: &Value) -> bool {
     authentication["type"] != "none"
 }
@@ -376,7 +376,7 @@ fn format_value(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Whether an argument looks like a secret: a command written by hand may contain one.
+/// Returns whether an argument looks like a secret: a command written by hand may contain one.
 fn has_secret_argument(value: &Value) -> bool {
     let list = value.as_array().into_iter().flatten().filter_map(Value::as_str);
     find_secret_argument(&list.map(str::to_owned).collect::<Vec<_>>()).is_some()

@@ -24,7 +24,7 @@ struct Inspection {
     revision: Revision,
     instructions: Option<String>,
     capabilities: ServerCapabilities,
-    /// `None` for a list that the server does not announce; it is not requested.
+    /// Listed tools; `None` for a list that the server does not announce, which is not requested.
     tools: Option<Listing<Tool>>,
     resources: Option<Listing<Resource>>,
     templates: Option<Listing<ResourceTemplate>>,

@@ -228,7 +228,7 @@ enum ShutdownPhase {
 
 type ServeTasks = JoinSet<Result<(), CliError>>;
 
-/// Waits for the next task to end; `Ok` if there is none.
+/// Waits for the next task of the hub to end; `Ok` if there is none.
 async fn join_next(work: &mut ServeTasks) -> Result<(), CliError> {
     let serve_result = work.join_next().await;
     serve_result
@@ -236,7 +236,7 @@ async fn join_next(work: &mut ServeTasks) -> Result<(), CliError> {
         .map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?
 }
 
-/// Waits for all tasks; returns the first failure.
+/// Waits for all tasks of the hub to end; returns the first failure.
 async fn join_all(work: &mut ServeTasks) -> Result<(), CliError> {
     let mut result = Ok(());
     while !work.is_empty() {
@@ -258,7 +258,7 @@ fn processes(guard: &ProcessGuard) -> io::Result<Processes> {
     Ok(Processes { lineage: Some(guard.lineage().clone()), supervisor: Some(own_executable()?) })
 }
 
-/// Writes the file of `--ready-file`.
+/// Writes URL and token of the hub to the file of `--ready-file`.
 fn write_ready(file: &Path, running: &RunningHub) -> io::Result<()> {
     let text = json!({ "url": running.url, "token": running.token.expose() });
     private_file::write(file, format!("{text}\n").as_bytes(), &SystemPlatform)

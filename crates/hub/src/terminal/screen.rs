@@ -104,7 +104,7 @@ fn format_bar(share: f64, style: OutputStyle) -> String {
     format!("{}{}  ", style.paint(Style::Good, &full), style.paint(Style::Dim, &rest))
 }
 
-/// Writes to standard error. Errors are ignored: there is no other output to report them on.
+/// Writes a text to standard error. Errors are ignored: there is no other output to report them on.
 fn write_stderr(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes());

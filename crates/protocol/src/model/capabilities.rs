@@ -37,7 +37,7 @@ model! {
     pub struct ElicitationCapability {
         /// Form mode. Also supported if neither mode is present.
         form: Option<Value> = "form" since UrlElicitation,
-        /// URL mode.
+        /// Whether the client supports elicitation by URL.
         url: Option<Value> = "url" since UrlElicitation,
     }
 
@@ -46,7 +46,7 @@ model! {
     pub struct SamplingCapability {
         /// Context inclusion: the server may ask for context of MCP servers in the prompt.
         context: Option<Value> = "context" since SamplingTools,
-        /// Tool use.
+        /// Whether the client supports tools in sampling requests.
         tools: Option<Value> = "tools" since SamplingTools,
     }
 

@@ -32,7 +32,7 @@ model! {
     /// Arguments that are already chosen, as context for the completion of another one.
     #[derive(Default)]
     pub struct CompletionContext {
-        /// Values by argument name.
+        /// Arguments that are already resolved, by name.
         arguments: Option<BTreeMap<String, String>> = "arguments",
     }
 
@@ -41,7 +41,7 @@ model! {
     pub struct Completion {
         /// At most 100 values.
         values: Vec<String> = "values",
-        /// Total number of values.
+        /// Total number of completions, which may exceed the number of returned values.
         total: Option<u64> = "total",
         /// Whether there are more values than in `values`.
         has_more: Option<bool> = "hasMore",

@@ -27,7 +27,7 @@ model! {
         audience: Option<Vec<Role>> = "audience",
         /// Priority from 0 (optional) to 1 (required).
         priority: Option<f64> = "priority",
-        /// Time of the last change, as ISO 8601.
+        /// Time of the last change of the content, as ISO 8601.
         last_modified: Option<String> = "lastModified" since LastModified,
     }
 

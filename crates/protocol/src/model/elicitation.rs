@@ -36,7 +36,7 @@ model! {
     /// Schema of one field of an elicitation form. `kind` determines which other members apply.
     #[derive(Default)]
     pub struct PrimitiveSchema {
-        /// `string`, `number`, `integer`, `boolean` or `array`.
+        /// JSON Schema type: `string`, `number`, `integer`, `boolean` or `array`.
         kind: String = "type",
         /// Display name.
         title: Option<String> = "title",
@@ -46,7 +46,7 @@ model! {
         min_length: Option<u64> = "minLength",
         /// Maximum length of a string field.
         max_length: Option<u64> = "maxLength",
-        /// `email`, `uri`, `date` or `date-time`.
+        /// Format of a string: `email`, `uri`, `date` or `date-time`.
         format: Option<String> = "format",
         /// Minimum of a number field.
         minimum: Option<Value> = "minimum",
@@ -70,7 +70,7 @@ model! {
 
     /// Enum value with a title.
     pub struct EnumOption {
-        /// The value.
+        /// Value that is sent if the user selects the option.
         value: String = "const",
         /// Display name.
         title: String = "title",
@@ -78,11 +78,11 @@ model! {
 
     /// Enum values of a multiple-choice field.
     pub struct EnumItems {
-        /// `string`, for values without titles.
+        /// JSON Schema type of the values: `string`, if they have no titles.
         kind: Option<String> = "type",
-        /// Values without titles.
+        /// Values to choose from, without titles.
         choices: Option<Vec<String>> = "enum",
-        /// Values with titles.
+        /// Values to choose from, with titles.
         any_of: Option<Vec<EnumOption>> = "anyOf",
     }
 }
@@ -173,7 +173,7 @@ words! {
     pub enum ElicitMode {
         /// Form mode.
         Form = "form",
-        /// URL mode.
+        /// The user opens a URL.
         Url = "url",
     }
 

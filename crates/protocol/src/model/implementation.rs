@@ -10,7 +10,7 @@ model! {
         name: String = "name",
         /// Display name.
         title: Option<String> = "title" since Titles,
-        /// Version.
+        /// Version of the client or server program.
         version: String = "version",
         /// Description.
         description: Option<String> = "description" since Icons,

@@ -11,7 +11,7 @@ use crate::encode::{Encode, Encoder, Fields, model};
 model! {
     /// Input request: a server request carried in a result.
     pub struct InputRequest {
-        /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+        /// Method of the request: `elicitation/create`, `sampling/createMessage` or `roots/list`.
         method: String = "method",
         /// Parameters of the request.
         params: Option<Value> = "params",

@@ -26,7 +26,7 @@ pub mod key {
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// Key of the task that a message belongs to, in `_meta` (core tasks).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// Token that requests progress notifications.
+    /// Key of the token that requests progress notifications, in `_meta`.
     pub const PROGRESS_TOKEN: &str = "progressToken";
 }
 

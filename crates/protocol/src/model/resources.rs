@@ -54,7 +54,7 @@ model! {
 
     /// Parameters of `resources/read`.
     pub struct ReadResourceParams {
-        /// URI of the resource.
+        /// URI of the resource to read.
         uri: String = "uri",
         /// Responses to the input requests of an earlier `input_required` result.
         input_responses: Option<Map<String, Value>> = "inputResponses" since Stateless,
@@ -81,7 +81,7 @@ model! {
 
     /// Parameters of `notifications/resources/updated`.
     pub struct ResourceUpdatedParams {
-        /// URI of the resource.
+        /// URI of the resource that has changed.
         uri: String = "uri",
         /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",

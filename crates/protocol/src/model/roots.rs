@@ -6,7 +6,7 @@ use crate::encode::model;
 model! {
     /// Directory or file of the client that a server may work on.
     pub struct Root {
-        /// `file://` URI.
+        /// `file://` URI of the root folder.
         uri: String = "uri",
         /// Display name.
         name: Option<String> = "name",

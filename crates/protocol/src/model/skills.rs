@@ -24,7 +24,7 @@ model! {
 
     /// Skill of a server, as listed: URI, front matter and files.
     pub struct Skill {
-        /// URI of its `SKILL.md`. The URI, not the name, identifies a skill within a server.
+        /// URI of the `SKILL.md` of the skill. The URI, not the name, identifies a skill within a server.
         uri: String = "uri",
         /// Front matter of its `SKILL.md`.
         frontmatter: SkillFrontmatter = "frontmatter",
@@ -34,7 +34,7 @@ model! {
 
     /// File in the list of a skill: URI, digest and size.
     pub struct SkillResource {
-        /// URI of the resource.
+        /// URI of the file.
         uri: String = "uri",
         /// SHA-256 of the bytes: `sha256:` and 64 lowercase hexadecimal digits.
         digest: String = "digest",
@@ -44,7 +44,7 @@ model! {
 
     /// Parameters of `skills/get`.
     pub struct GetSkillParams {
-        /// URI of its `SKILL.md`.
+        /// URI of the `SKILL.md` of the requested skill.
         uri: String = "uri",
         /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",

@@ -53,7 +53,7 @@ pub struct Task {
     pub status_message: Option<String>,
     /// Creation time, as ISO 8601.
     pub created_at: String,
-    /// Time of the last change, as ISO 8601.
+    /// Time of the last change of the task, as ISO 8601.
     pub last_updated_at: String,
     /// Retention in milliseconds from the creation time. `None` is unlimited and encoded as `null`.
     pub ttl_ms: Option<u64>,

@@ -21,9 +21,9 @@ use crate::version::Revision;
 pub enum ClientRequest<'a> {
     /// Opens a session.
     Initialize(Box<InitializeParams>),
-    /// `ping`.
+    /// Checks that the server responds (`ping`).
     Ping,
-    /// `server/discover`.
+    /// Requests the identity, versions and capabilities of the server (`server/discover`).
     Discover,
     /// Lists tools from a cursor.
     ListTools(Option<Cow<'a, str>>),

@@ -16,7 +16,7 @@ const ANY_EXCEPT_NEWLINE: &str = r"[^\n\r\x{2028}\x{2029}]";
 const ANY: &str = r"[\x{0}-\x{10FFFF}]";
 const MATCHES_NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
-/// Translates a pattern, or returns why it is not supported.
+/// Translates a JSON Schema pattern into the syntax of the `regex` crate, or returns why it is not supported.
 pub(super) fn translate(source: &str) -> Result<String, String> {
     let mut translator = Translator { rest: source.chars(), out: String::new(), repeatable: false };
     while let Some(next) = translator.rest.next() {
@@ -89,7 +89,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Translates the start of a group. All groups become non-capturing.
+    /// Translates the start of a group of a pattern. All groups become non-capturing.
     fn group(&mut self) -> Result<(), String> {
         self.repeatable = false;
         for (prefix, name) in
@@ -192,7 +192,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Translates an escape after its backslash.
+    /// Translates an escape sequence of a pattern, after its backslash.
     fn escape(&mut self) -> Result<Atom, String> {
         let set = |set: &str| Ok(Atom::Set(set.to_owned()));
         let Some(next) = self.rest.next() else { return Err("ends in a backslash".into()) };

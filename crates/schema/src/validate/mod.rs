@@ -53,7 +53,8 @@ impl<'s> Validation<'s> {
         Self { quiet: true, ..Self::new(schema, 1) }
     }
 
-    /// Validates a value and returns its errors. A quiet validation returns an error without a reason.
+    /// Validates a value against the schema and returns the errors. A quiet validation returns an error without a
+    /// reason.
     pub(crate) fn finish(mut self, value: &Value) -> Vec<ValidationError> {
         let flow = self.check(self.schema.root, value, &InstancePath::Root, None);
         let reason = match (self.budget.error(), flow) {
@@ -70,7 +71,7 @@ impl<'s> Validation<'s> {
         vec![ValidationError { path: String::new(), reason: reason.into() }]
     }
 
-    /// Validates a value. Unless quiet, errors are collected up to the maximum.
+    /// Validates a value against one node of the schema. Unless quiet, errors are collected up to the maximum.
     #[inline]
     pub(crate) fn check(
         &mut self,

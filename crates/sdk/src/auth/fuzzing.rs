@@ -8,13 +8,13 @@ use super::secret::Secret;
 use crate::egress::Target;
 use crate::jose::{Algorithm, CompactJws, PublicKey};
 
-/// Upper bound of the steps of a flow, regardless of its input.
+/// Maximum number of steps of a fuzzed flow, regardless of its input.
 const MAX_STEPS: usize = 200;
 
 /// Record of what an authorization flow did with fuzzed responses: URLs used, and whether it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FlowTrace {
-    /// URLs that received secrets.
+    /// URLs that received a POST with secrets.
     pub posted: Vec<String>,
     /// URLs that the user was redirected to.
     pub redirected_to: Vec<String>,

@@ -17,7 +17,7 @@ use crate::egress::{Egress, Target};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Request<'a> {
-    /// `POST`, `GET` or `DELETE`.
+    /// HTTP method: `POST`, `GET` or `DELETE`.
     pub method: &'static str,
     /// URL that the request is sent to.
     pub target: &'a Target,

@@ -113,7 +113,7 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Uses strings as request ids.
+    /// Uses strings instead of numbers as JSON-RPC request ids.
     pub fn string_ids(mut self) -> Self {
         self.settings.string_ids = true;
         self

@@ -18,7 +18,7 @@ use crate::lock::lock;
 const MAX_RESULTS: usize = 1_000;
 /// Maximum total size of the cached results in bytes.
 const MAX_BYTES: usize = 16 << 20;
-/// Upper bound of the TTL.
+/// Maximum time for which a result is cached, whatever TTL the server names.
 const MAX_TTL: Duration = Duration::from_hours(24);
 
 /// Cache of the results of lists and resource reads, for as long as their cache hints permit.

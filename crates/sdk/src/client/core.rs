@@ -57,7 +57,7 @@ pub(crate) struct ClientCore {
     pub(crate) runtime: Handle,
     pub(crate) output_schemas: OutputSchemas,
     pub(crate) cache: ResponseCache,
-    /// The transport, if it sends each request separately.
+    /// Transport, if it sends each request separately and can lose one without losing the others.
     pub(crate) per_request: OnceLock<Weak<dyn PerRequestTransport>>,
     /// Log level to restore in a new session.
     pub(crate) log_level: Mutex<Option<LogLevel>>,
@@ -69,7 +69,7 @@ pub(crate) struct ClientCore {
     pub(crate) server_requests: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
     /// Handlers of the calls in flight that handle server requests themselves.
     pub(crate) call_handlers: Mutex<Vec<Weak<dyn ServerRequestHandler>>>,
-    /// Waiters for the acknowledgement of a notification stream.
+    /// Waiters for the acknowledgement of a `subscriptions/listen` request, by request number.
     pub(crate) ack_waiters: Mutex<HashMap<i64, Arc<Notify>>>,
     /// Encoded client identity: `_meta` members of every stateless-era request.
     identity_meta: OnceLock<Vec<u8>>,
@@ -319,7 +319,7 @@ pub(crate) struct RequestOptions {
     pub(crate) handler: Option<Arc<dyn ServerRequestHandler>>,
     /// Client capabilities that `handler` supports, announced with this call.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
-    /// Whether to bypass the response cache.
+    /// Whether to send the request even if its response is cached.
     pub(crate) bypass_cache: bool,
 }
 

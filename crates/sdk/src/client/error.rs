@@ -24,14 +24,14 @@ pub enum ClientError {
     /// A tool was called and its result did not arrive: the tool may or may not have run. Such a call is never
     /// retried automatically.
     OutcomeUnknown {
-        /// The tool.
+        /// Name of the tool that may have run.
         tool: String,
         /// Why the result did not arrive.
         reason: String,
     },
     /// The response violates the protocol.
     Malformed {
-        /// The method of the request.
+        /// Method of the request whose response is malformed.
         method: String,
         /// What is wrong with the response, and where.
         invalid: InvalidValue,
@@ -50,14 +50,14 @@ pub enum ClientError {
     },
     /// A list has too many pages or entries, or repeats a cursor.
     ListTooLong {
-        /// The method of the list.
+        /// Method that lists the entries, such as `tools/list`.
         method: &'static str,
         /// Number of pages that were read.
         pages: usize,
     },
     /// The server does not declare the capability for this method.
     UnsupportedByServer {
-        /// The method.
+        /// Method that the server does not support.
         method: &'static str,
     },
     /// A skill, or one of its files, does not match its declaration and must not be used.
@@ -71,28 +71,28 @@ pub enum ClientError {
     BadArguments(String),
     /// The server requested a capability that this client did not declare.
     UnsupportedByClient {
-        /// The requested method.
+        /// Method of the server request that this client does not support.
         method: String,
     },
     /// A handler of this client failed to handle a server request.
     ServerRequest {
-        /// The requested method.
+        /// Method of the server request whose handler failed.
         method: String,
-        /// Why the handler failed.
+        /// Why the handler of the server request failed.
         reason: String,
     },
     /// The server requested input in more round trips than allowed.
     TooManyRounds(usize),
     /// The result type does not fit the request.
     UnexpectedResult {
-        /// The method of the request.
+        /// Method of the request whose result has an unexpected type.
         method: String,
-        /// The result type.
+        /// The `resultType` that the server sent.
         kind: String,
     },
     /// A tool's result does not match its output schema.
     BadResult {
-        /// The tool.
+        /// Name of the tool whose result does not match its schema.
         tool: String,
         /// What is wrong with the result.
         reason: String,
@@ -103,7 +103,7 @@ pub enum ClientError {
         id: String,
         /// Last known status of the task. The task may still run, unless the status is terminal.
         status: TaskStatus,
-        /// The message of the server, or why the client could not follow the task.
+        /// Error message of the server, or why the client could not follow the task.
         message: Option<String>,
     },
 }

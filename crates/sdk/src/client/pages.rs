@@ -144,7 +144,7 @@ struct Page<T> {
     next: Option<String>,
     /// Number of entries on the page, including skipped ones.
     entries: usize,
-    /// The skipped entries that are reported.
+    /// Skipped entries of the page to report, with the reasons.
     skipped: Vec<SkippedEntry>,
 }
 

@@ -33,7 +33,7 @@ const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duratio
 #[derive(Clone)]
 pub(crate) struct RoundRequest {
     pub(crate) method: Method,
-    /// The tool, if this is a tool call.
+    /// Name of the tool, if this is a tool call.
     pub(crate) tool: Option<String>,
     pub(crate) options: RequestOptions,
     /// Requested TTL of the task in milliseconds, if the call should run as a task.

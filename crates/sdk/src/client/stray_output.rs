@@ -61,7 +61,7 @@ impl StrayOutput {
         (!state.lines.is_empty()).then(|| state.lines.clone())
     }
 
-    /// Waits until there are too many stray lines.
+    /// Waits until the server has written too many lines that are not messages.
     pub(crate) async fn limit_exceeded(&self) {
         while lock(&self.state).count < MAX_STRAY_LINES {
             self.changed.notified().await;

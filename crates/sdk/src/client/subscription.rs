@@ -215,8 +215,8 @@ fn release(core: &ClientCore, uri: &str) -> bool {
     true
 }
 
-/// Unsubscribes from a resource without subscriptions. Requests may overtake each other: if a new subscription was
-/// made in the meantime, the server may have ended that one, so subscribe again.
+/// Unsubscribes from a resource that has no subscriptions any more. Requests may overtake each other: if a new
+/// subscription was made in the meantime, the server may have ended that one, so subscribe again.
 async fn sync_subscription(core: &ClientCore, uri: &str) {
     let revision = core.revision();
     let params = to_vec(&SubscribeParams { uri: uri.to_owned(), meta: None }, revision);

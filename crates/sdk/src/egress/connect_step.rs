@@ -29,7 +29,7 @@ pub struct ConnectStep<'a> {
     pub phase: ConnectPhase,
     /// The host in the URL.
     pub host: &'a str,
-    /// The resolved addresses, or the dialled one.
+    /// Resolved addresses after name resolution; afterwards, the address that is dialled.
     pub addresses: &'a [SocketAddr],
     /// Duration of the step.
     pub duration: Duration,

@@ -24,7 +24,7 @@ pub struct Denial<'a> {
     pub host: &'a str,
     /// The refused address, if known.
     pub address: Option<IpAddr>,
-    /// The reason, without query, password or headers.
+    /// Reason why the policy refused the connection, without query, password or headers.
     pub reason: &'a str,
 }
 

@@ -300,7 +300,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct PoolState {
     connections: HashMap<Arc<ConnectionKey>, Vec<Idle>>,
-    /// Whether the task that closes old connections is running.
+    /// Whether the task that closes idle connections is running.
     has_reaper: bool,
 }
 

@@ -93,7 +93,7 @@ impl HttpProxy {
         self.authorization.as_ref()
     }
 
-    /// Wraps the error of a connection to the proxy itself.
+    /// Wraps the error of a connection to the proxy in one that names the proxy.
     pub(super) fn proxy_error(&self, error: EgressError) -> EgressError {
         let text = format!("the proxy at {} cannot be used: {error}", self.target.authority());
         EgressError::new(EgressErrorKind::Proxy, text).with_source(error)

@@ -16,7 +16,7 @@ pub struct Events {
     pub last_id: Option<String>,
     /// Reconnection delay that the server requested.
     pub retry: Option<std::time::Duration>,
-    /// Why parsing failed: `true` for size, `false` for invalid bytes.
+    /// Why parsing the SSE stream failed: `true` for size, `false` for invalid bytes.
     pub fault: Option<bool>,
 }
 

@@ -6,9 +6,9 @@ use http::HeaderName;
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Id of the MCP session, in revisions with sessions.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The method of the request in the body.
+/// Header that repeats the JSON-RPC method of the request body.
 pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-/// Tool, prompt or resource of the request in the body.
+/// Header that repeats the name of the tool or prompt, or the URI of the resource, of the request body.
 pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// Id of the last event received before a stream was cut.
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

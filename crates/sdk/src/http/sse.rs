@@ -20,7 +20,7 @@ pub(crate) struct SseEvent<'a> {
     pub id: Option<&'a str>,
     /// Whether this event set the id.
     pub has_id: bool,
-    /// Type. Default: `message`.
+    /// Event type. Default: `message`.
     pub event: &'a str,
     /// Data, with lines joined by `\n`.
     pub data: &'a str,
@@ -46,7 +46,7 @@ pub(crate) struct SseParser {
     /// The last line ended with a carriage return: a following line feed belongs to it.
     last_was_cr: bool,
     data: String,
-    /// Whether the event has a `data` field.
+    /// Whether the current event has a `data` field.
     has_data: bool,
     event: String,
     /// Id set by the current event, if `has_id`.

@@ -29,7 +29,7 @@ pub(crate) struct CompactJws<'a> {
 pub(crate) struct Header {
     pub(crate) algorithm: Algorithm,
     pub(crate) key_id: Option<String>,
-    /// The token type: `typ`.
+    /// Value of `typ`: the type of the token.
     pub(crate) typ: Option<String>,
     /// A key embedded in the token; it is untrusted on its own.
     pub(crate) jwk: Option<Value>,

@@ -24,7 +24,7 @@ const MAX_EXPONENT_LEN: usize = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     kind: PublicKeyMaterial,
-    /// The only permitted algorithm, if the JWK has `alg`.
+    /// Algorithm in `alg` of the JWK, which is then the only permitted one.
     algorithm: Option<Algorithm>,
     id: Option<String>,
 }
@@ -79,7 +79,7 @@ impl PublicKey {
         self.algorithm.is_none_or(|key_algorithm| key_algorithm == algorithm) && self.kind.supports(algorithm)
     }
 
-    /// Verifies a signature.
+    /// Verifies a signature over `input`.
     pub(crate) fn verify(
         &self,
         algorithm: Algorithm,

@@ -33,7 +33,8 @@ use crate::lock::lock;
 use crate::server_request::{ClientResult, ServerRequest};
 use crate::{Error, Result};
 
-/// Timeout of a forwarded call. It is long because the caller decides when to cancel.
+/// Timeout of a call that the proxy forwards to the remote server. It is long because the caller decides when to
+/// cancel.
 const FORWARDED_CALL_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// Proxy of one remote server: its client, and the definitions that are registered for it.

@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 32;
 /// YAML list or mapping whose end has not been parsed yet.
 enum OpenNode {
     List(Vec<Value>),
-    /// With the key of the next value.
+    /// Mapping, with the key whose value comes next.
     Mapping(Map<String, Value>, Option<String>),
 }
 

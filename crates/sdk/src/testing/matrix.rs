@@ -13,7 +13,7 @@ use crate::client::{Client, ClientBuilder, RevisionCache};
 use crate::transport::Transport;
 use crate::transport::memory::Memory;
 
-/// Timeout of one case. Only a hanging test reaches it.
+/// Timeout of one test case of the matrix. Only a hanging test reaches it.
 const CASE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Transport between client and server of a test case.

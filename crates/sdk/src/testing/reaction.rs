@@ -85,7 +85,7 @@ impl Reaction {
         self.push(ReactionStep::Bytes(bytes.into()))
     }
 
-    /// Waits; other messages are handled in the meantime.
+    /// Waits before the next step; other messages are handled in the meantime.
     pub fn wait(self, time: Duration) -> Self {
         self.push(ReactionStep::Wait(time))
     }

@@ -143,7 +143,7 @@ impl Script {
         *lock(&self.record.connections)
     }
 
-    /// Waits for a message. Returns at once if it was already received.
+    /// Waits for a message of the client that satisfies a condition. Returns at once if it was already received.
     pub async fn wait_for(&self, matches: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut changed = std::pin::pin!(self.record.changed.notified());

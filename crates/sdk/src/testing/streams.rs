@@ -134,7 +134,8 @@ fn read_all(mut input: Box<dyn Read + Send>, wire: &Wire) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes outgoing messages until the end. Dropping the output then signals the end of input to the server.
+/// Writes outgoing messages to the stream until the connection ends. Dropping the output then signals the end of input
+/// to the server.
 fn write_all(
     mut output: Box<dyn Write + Send>,
     wire: &Wire,

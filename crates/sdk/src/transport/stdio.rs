@@ -183,7 +183,8 @@ struct StdoutState {
 const MAX_RETAINED_BYTES: usize = 1 << 20;
 
 impl StdoutWriter {
-    /// Writes all queued messages. They are taken while the stream is locked, so that they stay in order.
+    /// Writes all queued messages to standard output. They are taken while the stream is locked, so that they stay in
+    /// order.
     fn flush(&self) -> io::Result<()> {
         self.write_all(&mut lock(&self.output))
     }

@@ -39,10 +39,10 @@ pub struct AgentSummary {
     pub server_count: usize,
     /// Number of tools: the selected ones, and all known tools of servers without a selection.
     pub tool_count: usize,
-    /// Time of creation.
+    /// Time at which the agent was created.
     #[schemars(with = "String")]
     pub created: Timestamp,
-    /// Time of the last change.
+    /// Time of the last change of the agent.
     #[schemars(with = "String")]
     pub updated: Timestamp,
 }
@@ -65,7 +65,7 @@ pub struct AgentView {
 pub struct AgentFilter {
     /// Part of the name, case-insensitive.
     pub name: Option<String>,
-    /// Whether the agent is enabled.
+    /// Lists only enabled or only disabled agents.
     pub enabled: Option<bool>,
     /// Selects only agents that may use this server.
     pub server: Option<ServerId>,
@@ -188,7 +188,7 @@ impl Hub {
         Ok(AgentView { summary, instructions: agent.instructions, servers: agent.servers })
     }
 
-    /// `tool_counts` caches the number of tools per server.
+    /// Creates the summary of an agent for lists. `tool_counts` caches the number of tools per server.
     async fn agent_summary(
         &self,
         tenant: TenantId,

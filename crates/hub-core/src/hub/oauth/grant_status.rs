@@ -34,7 +34,7 @@ pub struct AuthTraceEntry {
     pub at: Timestamp,
     /// Purpose of the request.
     pub what: String,
-    /// URL without the query.
+    /// URL of the OAuth request without its query.
     pub url: String,
     /// HTTP status, if a response arrived.
     pub status: Option<u16>,

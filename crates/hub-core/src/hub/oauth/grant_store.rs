@@ -45,7 +45,7 @@ pub(super) struct GrantStore {
     tokens: Arc<IssuedTokens>,
     /// Version of the grant last read or written by this store.
     last_version: AtomicU64,
-    /// Version of the grant last read for use. A refresh replaces exactly this version.
+    /// Version of the grant that was last read to authenticate a request. A refresh replaces exactly this version.
     version_in_use: AtomicU64,
     /// Whether the grant last read is bound to another URL, client or issuer.
     is_bound_elsewhere: AtomicBool,

@@ -35,7 +35,7 @@ pub enum SignInStatus {
     NotNeeded,
     /// The sign-in failed.
     Failed {
-        /// Why it failed.
+        /// Why the sign-in failed.
         error: String,
     },
 }

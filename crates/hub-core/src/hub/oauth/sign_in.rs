@@ -55,7 +55,7 @@ pub struct SignInView {
     pub progress: SignInStatus,
     /// Why the sync after the sign-in failed; the grant is valid nevertheless.
     pub sync_error: Option<String>,
-    /// Time at which it was started.
+    /// Time at which the sign-in was started.
     #[schemars(with = "String")]
     pub created: Timestamp,
     /// OAuth requests of the sign-in, oldest first.
@@ -166,8 +166,8 @@ impl Hub {
         Ok((oauth, tokens))
     }
 
-    /// Uses the server so that it sends a challenge. If it lists its tools without one, the sign-in is started
-    /// explicitly, since calls may still require it.
+    /// Lists the tools of a server so that it sends an authentication challenge, which starts the sign-in. If it lists
+    /// its tools without one, the sign-in is started explicitly, since calls may still require it.
     async fn trigger_challenge(
         &self,
         actor: Actor,

@@ -278,7 +278,7 @@ impl KeyRing {
     }
 }
 
-/// Verifies that a stored tenant key opens with this file.
+/// Verifies that a stored tenant key can be decrypted with this key file.
 pub(crate) fn verify_opens(file: &KeyFile, tenant: TenantId, stored: StoredDocument) -> Result<()> {
     unwrap_key(file, &from_document(tenant, stored)?.0).map(drop)
 }

@@ -83,7 +83,7 @@ pub(super) async fn run(context: &CommandContext, update: &Update) -> Result<(),
     Ok(())
 }
 
-/// Writes the changes to the configuration file. Returns the server as applied by the hub, if one runs.
+/// Writes the changes of a server to the configuration file. Returns the server as applied by the hub, if one runs.
 async fn update_configured(
     context: &CommandContext,
     server_arg: &ServerArg,

@@ -105,7 +105,8 @@ pub(in crate::auth) struct AuthorizationResponse {
 }
 
 impl AuthorizationRequest {
-    /// Validates the redirect. Nothing in it is used or shown before `state` and `iss` are verified.
+    /// Validates the redirect back from the authorization server, and returns the authorization code. Nothing in it is
+    /// used or shown before `state` and `iss` are verified.
     pub(in crate::auth) fn verify_redirect(self, redirect: &str) -> Result<AuthorizationResponse, AuthError> {
         let callback_error =
             |problem: &str| AuthError::new(AuthErrorKind::Callback, format!("{problem}; sign in again"));

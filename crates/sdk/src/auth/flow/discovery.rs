@@ -54,8 +54,8 @@ impl Flow {
         self.try_next_resource_url(next_urls, broken)
     }
 
-    /// Tries the next URL. If no URL has metadata, falls back to the revision of March 2025, where the server itself was
-    /// the authorization server.
+    /// Requests the protected resource metadata at the next URL. If no URL has metadata, falls back to the revision of
+    /// March 2025, where the server itself was the authorization server.
     pub(in crate::auth) fn try_next_resource_url(
         &mut self,
         next_urls: VecDeque<String>,

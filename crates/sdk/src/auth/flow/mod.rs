@@ -80,7 +80,7 @@ pub(super) struct FlowInput {
     pub(super) challenge: Challenge,
     /// The stored token record, if there is one.
     pub(super) stored: Option<TokenRecord>,
-    /// Whether a user can be redirected.
+    /// Whether there is a redirect handler, so that a user can sign in.
     pub(super) can_redirect: bool,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Flow {
     pub(super) is_client_unknown: bool,
     /// Whether the token comes from a refresh.
     pub(super) is_refreshed: bool,
-    /// Whether only a refresh is requested.
+    /// Whether the flow must only refresh the token, and must not start a sign-in.
     pub(super) is_refresh_only: bool,
     /// Scopes to request from the authorization server.
     pub(super) scopes: Scopes,
@@ -115,14 +115,14 @@ pub(super) enum FlowStep {
     },
     /// Search for authorization server metadata at the well-known URLs.
     ServerMetadata(MetadataSearch),
-    /// Waiting for the redirect URI.
+    /// Waiting for the redirect URI of the redirect handler.
     RedirectUri,
     Registration {
         /// Whether the registration lists the scopes.
         with_scopes: bool,
     },
     Redirect(AuthorizationRequest),
-    /// Waiting for an assertion.
+    /// Waiting for an assertion of the platform or the identity provider.
     Assertion,
     /// Waiting for the response of the identity provider.
     TokenExchange,

@@ -49,7 +49,7 @@ struct ServerMetadataDocument {
 pub(in crate::auth) enum ExpectedIssuer<'a> {
     /// Exactly this issuer.
     Issuer(&'a str),
-    /// The server's own origin, as in the revision of March 2025, where no issuer was named.
+    /// The origin of the MCP server, as in the revision of March 2025, where no issuer was named.
     Origin(&'a str),
 }
 

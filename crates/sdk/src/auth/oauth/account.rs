@@ -55,7 +55,7 @@ pub(in crate::auth) struct Account {
 
 pub(in crate::auth) struct TokenState {
     record: Option<Arc<TokenRecord>>,
-    /// Whether `record` reflects the store, as far as is known.
+    /// Whether `record` is the content of the token store, as far as is known.
     pub(in crate::auth) is_loaded: bool,
     /// Number of reload requests and failed reads of the store.
     pub(in crate::auth) reloads: u64,
@@ -68,7 +68,7 @@ pub(in crate::auth) struct TokenState {
     /// State of a token that could not be stored: as long as the store content is unchanged, the token in memory is
     /// newer.
     pub(in crate::auth) unsaved: Option<UnsavedToken>,
-    /// Whether the last operation could redirect a user.
+    /// Whether the last token operation could redirect a user.
     redirect_allowed: bool,
     /// Number of step-ups per requested scope set that was not granted.
     step_ups: HashMap<String, usize>,

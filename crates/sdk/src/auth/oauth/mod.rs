@@ -44,7 +44,7 @@ use crate::server::Clock;
 #[must_use = "does nothing until it is passed to a client"]
 pub struct OAuth {
     pub(super) config: Arc<OAuthConfig>,
-    /// Token state of each server.
+    /// Token state of each server, by store key.
     pub(super) accounts: Arc<Mutex<HashMap<String, Arc<Account>>>>,
 }
 
@@ -137,23 +137,23 @@ impl OAuth {
         self
     }
 
-    /// Uses the authorization-code grant: a user signs in. `name` is the client name shown to the user.
+    /// Creates a client for the authorization-code grant: a user signs in. `name` is the client name shown to the user.
     pub fn new(name: impl Into<String>) -> Self {
         Self::with_grant(name.into(), GrantType::AuthorizationCode)
     }
 
-    /// Uses the client-credentials grant with a client secret.
+    /// Creates a client for the client-credentials grant with a client secret.
     pub fn client_credentials(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         Self::with_grant(String::new(), GrantType::ClientCredentials).client_secret(id, secret)
     }
 
-    /// Uses the client-credentials grant with a private key that the authorization server knows.
+    /// Creates a client for the client-credentials grant with a private key that the authorization server knows.
     pub fn private_key_jwt(id: impl Into<String>, key: PrivateKey) -> Self {
         Self::with_grant(String::new(), GrantType::ClientCredentials).client_key(id, key)
     }
 
-    /// Uses workload identity federation: `assertion` returns a signed token of the platform for the authorization
-    /// server that it is called with.
+    /// Creates a client for workload identity federation: `assertion` returns a signed token of the platform for the
+    /// authorization server that it is called with.
     pub fn workload<F, Fut>(client_id: impl Into<String>, assertion: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -163,8 +163,8 @@ impl OAuth {
         Self::with_grant(String::new(), grant).client(client_id)
     }
 
-    /// Uses enterprise-managed authorization: the user is signed in to the identity provider of their organisation,
-    /// which decides what they may use. The client must be registered at the authorization server: see [`Self::client`]
+    /// Creates a client for enterprise-managed authorization: the user's organisation decides, through its identity
+    /// provider, what the user may use. The client must be registered at the authorization server: see [`Self::client`]
     /// and [`Self::client_secret`].
     pub fn enterprise(provider: IdentityProvider) -> Self {
         Self::with_grant(String::new(), GrantType::Enterprise(Arc::new(provider)))

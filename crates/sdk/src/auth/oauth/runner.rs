@@ -46,7 +46,7 @@ pub struct AuthStep<'a> {
 /// Executes the actions of an authorization flow: HTTP requests and redirects of the user.
 pub(in crate::auth) struct Runner<'a> {
     pub(in crate::auth) profile: &'a OAuthConfig,
-    /// The server from which the URLs were discovered.
+    /// MCP server from which the URLs of the flow were discovered.
     pub(in crate::auth) server: &'a Target,
     pub(in crate::auth) egress: &'a Egress,
     pub(in crate::auth) account: &'a Account,

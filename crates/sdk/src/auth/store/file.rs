@@ -22,7 +22,7 @@ const NONCE_LEN: usize = 24;
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// How long to wait for a lock held by another process.
 const LOCK_TIMEOUT: Duration = Duration::from_mins(1);
-/// Time between two attempts to take such a lock.
+/// Time between two attempts to take a lock held by another process.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Token store in a directory, encrypted with XChaCha20-Poly1305. The key is in a file that only its owner can read.
@@ -135,7 +135,7 @@ impl Inner {
         Ok(plaintext.map(Secret::from))
     }
 
-    /// Writes to a temporary file and renames it, so that a complete record always exists.
+    /// Stores a token record, encrypted, through a temporary file, so that a complete record always exists.
     fn save(&self, key: &str, record: &Secret) -> io::Result<()> {
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(io::Error::other)?;

@@ -39,7 +39,7 @@ pub(in crate::auth) struct TokenRecord {
     pub(in crate::auth) dpop: bool,
     #[serde(default, with = "secret::optional")]
     key: Option<Secret>,
-    /// `DPoP` key in `key`, parsed. Not stored.
+    /// Parsed form of the `DPoP` key in `key`. Not stored.
     #[serde(skip)]
     ready: Option<SigningKey>,
 }

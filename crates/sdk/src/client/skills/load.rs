@@ -153,7 +153,7 @@ fn check_file(declared: &SkillResource, bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Validates an entry before anything is read.
+/// Validates the listed entry of a skill before any file is read.
 fn check_entry(skill: &Skill) -> Result<(), String> {
     let name = &skill.frontmatter.name;
     check_name(name)?;

@@ -60,7 +60,7 @@ impl ProtectedResource {
         Rejection { status, text, challenges }
     }
 
-    /// The token is valid but lacks scopes; `scopes` are all scopes that this request needs.
+    /// Creates the rejection of a valid token that lacks scopes; `scopes` are all scopes that the request needs.
     pub(super) fn insufficient_scope(&self, scheme: Scheme, scopes: &[String]) -> Rejection {
         let text = "the token lacks scopes that this request needs";
         let fault = ChallengeError { scheme, code: "insufficient_scope", text };
@@ -68,8 +68,8 @@ impl ProtectedResource {
         Rejection { status: StatusCode::FORBIDDEN, text: text.into(), challenges }
     }
 
-    /// The token cannot be verified at the moment: 503 without a challenge, so that the client retries with the same
-    /// token.
+    /// Creates the rejection for a token that cannot be verified at the moment: 503 without a challenge, so that the
+    /// client retries with it.
     pub(super) fn unavailable() -> Rejection {
         Rejection {
             status: StatusCode::SERVICE_UNAVAILABLE,

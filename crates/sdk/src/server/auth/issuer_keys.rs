@@ -13,7 +13,7 @@ use super::TokenError;
 use crate::jose::{Algorithm, PublicKey};
 use crate::lock::lock;
 
-/// Timeout of a fetch, including metadata and redirects.
+/// Timeout of fetching the issuer's keys, including metadata and redirects.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long fetched keys of an issuer are fresh if the response has no `max-age`.
 const DEFAULT_FRESHNESS: Duration = Duration::from_hours(1);
@@ -43,7 +43,7 @@ type Fetch = Box<dyn Fn() -> BoxFuture<Result<KeySet, String>> + Send + Sync>;
 pub(super) struct IssuerKeys(Arc<Inner>);
 
 struct Inner {
-    /// `None` for fixed keys.
+    /// Settings for fetching the keys; `None` for fixed keys.
     fetch: Option<Fetch>,
     state: Mutex<KeyState>,
     fetched: Notify,

@@ -15,7 +15,7 @@ const MAX_KEY_ATTEMPTS: usize = 16;
 
 pub(super) struct JwtVerifier {
     pub(super) issuer: String,
-    /// The resource and its other accepted audiences.
+    /// Accepted audiences of tokens: the URL of the resource and its configured alternatives.
     pub(super) audiences: Vec<String>,
     pub(super) algorithms: Vec<Algorithm>,
     pub(super) skew: Duration,
@@ -26,7 +26,7 @@ type Claims = Map<String, Value>;
 type ClaimResult<T> = Result<T, Cow<'static, str>>;
 
 impl JwtVerifier {
-    /// Verifies a token and returns its identity. `now` is the time since the Unix epoch.
+    /// Verifies a JWT access token and returns the identity that it names. `now` is the time since the Unix epoch.
     pub(super) async fn verify(&self, token: &str, now: Duration) -> Result<Identity, TokenError> {
         let token = CompactJws::parse(token).map_err(|error| TokenError::token(error.to_string()))?;
         let header = token.header();

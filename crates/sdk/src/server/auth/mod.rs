@@ -35,7 +35,7 @@ pub(crate) use protected_resource::ProtectedResource;
 enum TokenError {
     /// The token is invalid. The text is sent to the client.
     Token(std::borrow::Cow<'static, str>),
-    /// The token cannot be verified at the moment.
+    /// The token cannot be verified at the moment, for example because the issuer's keys cannot be fetched.
     Unavailable,
 }
 

@@ -84,7 +84,7 @@ impl ProtectedResource {
         }
     }
 
-    /// Verifies an access token.
+    /// Verifies an access token, from the cache if it was verified before.
     async fn verify(&self, token: &str) -> Result<VerifiedToken, TokenError> {
         let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
         match &self.verifier {

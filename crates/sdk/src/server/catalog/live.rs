@@ -31,7 +31,7 @@ pub(crate) struct LiveCatalog {
     /// Runtime of the last connection, for changes made outside of any runtime.
     runtime: Mutex<Option<Handle>>,
     pending_changes: Mutex<Vec<ListKind>>,
-    /// Values that must live as long as the server.
+    /// Objects that must live as long as the server, such as clients of remote servers.
     held_values: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 

@@ -19,7 +19,7 @@ use crate::server::request::context::ClientInfo;
 /// Admitted request: its revision and client, or the session that it opened.
 pub(super) enum Admitted {
     Request(Revision, Arc<ClientInfo>),
-    /// The request opened the session; this is its result.
+    /// The request opened the session; contains the revision and the result of `initialize`.
     SessionOpened(Revision, Box<InitializeResult>),
 }
 

@@ -259,7 +259,7 @@ pub struct ToolEntry {
     pub(crate) scopes: Box<[String]>,
     input_check: Option<Validator>,
     output_check: Option<Validator>,
-    /// Whether the type guarantees the output schema, as long as no number has become `null`.
+    /// Whether the Rust type guarantees that results match the output schema, as long as no number has become `null`.
     output_guaranteed: bool,
     /// Parameters that clients mirror into headers.
     #[cfg(feature = "http-server")]

@@ -42,7 +42,8 @@ impl Validator {
         ))
     }
 
-    /// Validates a value. The error lists up to five violations with their positions.
+    /// Validates arguments or a structured result against its schema. The error lists up to five violations with their
+    /// positions.
     #[cfg(feature = "validate")]
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         let faults = self.schema.errors(value, 5);

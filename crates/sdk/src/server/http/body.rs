@@ -95,7 +95,7 @@ pub enum BodyReadError {
     TooSlow,
     /// The body is incomplete, or does not match its headers.
     Incomplete,
-    /// Too many bytes of other bodies are being received or in use.
+    /// The memory budget of request bodies is exhausted by other bodies.
     BudgetExceeded,
 }
 
@@ -217,7 +217,7 @@ impl BodyBudget {
 /// Memory budget that one request body has reserved. Released on drop.
 struct BudgetReservation<'a> {
     budget: &'a BodyBudget,
-    /// `Unknown` while nothing is reserved.
+    /// Sender of the body; `Unknown` while nothing is reserved.
     sender: Sender,
     bytes: usize,
 }
@@ -280,7 +280,7 @@ const BYTES_PER_SECOND: u32 = 16 << 10;
 /// Interval at which it is checked how much of a request body has arrived.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Upper bound of the timeout, so that it can be added to an instant.
+/// Maximum body timeout, so that it can be added to an instant.
 const MAX_BODY_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
 /// Reads a body of at most `max_bytes` bytes. A body that is not available at once has `timeout` to arrive, plus the
@@ -318,9 +318,9 @@ where
     }
 }
 
-/// Waits for `reading` until its deadline. Received bytes extend the deadline, to at most `timeout` from now: a sender
-/// that stalls after a fast start is cut off as soon as one that never started. A second in which less than a second is
-/// earned is reported as slow.
+/// Waits until a request body is read, or its deadline is reached. Received bytes extend the deadline, to at most
+/// `timeout` from now: a sender that stalls after a fast start is cut off as soon as one that never started. A second
+/// in which less than a second is earned is reported as slow.
 async fn with_deadline<T>(
     mut reading: Pin<&mut impl Future<Output = Result<T, BodyReadError>>>,
     timeout: Duration,

@@ -55,14 +55,16 @@ struct MailboxState {
     /// log.
     used_keys: BTreeSet<String>,
     used_steps: BTreeSet<String>,
-    /// Whether the tool has run steps, and whether it has ended. Steps before and after it belong to layers.
+    /// Whether the tool, not a layer, has run steps. Steps before and after it belong to layers.
     tool_has_steps: bool,
+    /// Whether the tool has ended, so that later steps belong to layers.
     tool_has_ended: bool,
     /// Waker of the task that drives the call: a handler may send a server request from its own task, whose waker does
     /// not wake the driver.
     driver_waker: Option<Waker>,
-    /// Total time the call has waited for its client, and the start and number of the current waits.
+    /// Total time that the call has waited for its client.
     total_wait: Duration,
+    /// Start of the current waits, and their number.
     current_wait: Option<(Instant, usize)>,
 }
 

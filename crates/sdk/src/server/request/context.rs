@@ -64,7 +64,7 @@ struct Inner {
 /// request.
 #[derive(Clone)]
 pub(crate) struct CurrentRequest {
-    /// `None` while the call waits for the retry request.
+    /// Connection of the request; `None` while the call waits for the retry request.
     pub(crate) connection: Option<Arc<Connection>>,
     pub(crate) id: Id<'static>,
     pub(crate) meta: Arc<RequestMeta>,

@@ -37,7 +37,7 @@ pub struct Skill {
 enum Source {
     /// `SKILL.md` generated from this frontmatter and body.
     Parts { head: Vec<(String, Value)>, body: String },
-    /// This text, unchanged.
+    /// `SKILL.md` given as text, used unchanged.
     Text(String),
     /// Read from this folder, together with the other files.
     Folder(PathBuf),

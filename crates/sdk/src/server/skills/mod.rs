@@ -47,7 +47,7 @@ pub struct SkillEntry {
     pub(crate) definition: model::Skill,
     /// Whether the skill is listed; it can be requested by URI in any case.
     enumerated: bool,
-    /// URIs of all known files, sorted.
+    /// URIs of all known files of the skill, sorted.
     files: Vec<Arc<str>>,
     /// Resources that are registered together with the skill.
     pub(super) resources: Vec<Arc<ResourceEntry>>,

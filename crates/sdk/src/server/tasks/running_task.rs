@@ -50,7 +50,7 @@ impl RunningTask {
         GetTaskResult { task: record.to_task(), detail, meta: None }
     }
 
-    /// Waits until the task has ended.
+    /// Waits until the task has ended and returns its record.
     pub(super) async fn wait_for_end(&self) -> TaskRecord {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());

@@ -33,7 +33,7 @@ pub struct TaskRecord {
     pub message: Option<String>,
     /// Creation time since the Unix epoch.
     pub created: Duration,
-    /// Time of the last change since the Unix epoch.
+    /// Time of the last change of the task, since the Unix epoch.
     pub updated: Duration,
     /// Lifetime of the task from its creation.
     pub ttl: Duration,

@@ -15,9 +15,9 @@ const MAX_CLOCK_SKEW: u64 = 300;
 /// Why the test authority rejects a `DPoP` proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingProof {
-    /// The proof is missing or invalid.
+    /// The `DPoP` proof is missing or invalid.
     Invalid,
-    /// The proof lacks the nonce, which the response must contain.
+    /// The `DPoP` proof lacks the nonce, which the error response must contain.
     Nonce,
 }
 

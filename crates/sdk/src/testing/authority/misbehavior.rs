@@ -197,7 +197,7 @@ switches! {
     RefreshMissing,
     /// A refresh token only for the scope `offline_access`. Allowed.
     RefreshOffline,
-    /// The same refresh token each time. Allowed.
+    /// The token endpoint returns the same refresh token each time, instead of rotating it. Allowed.
     RefreshStays,
     /// Issued refresh tokens are rejected.
     RefreshRevoked,
@@ -209,7 +209,7 @@ switches! {
     RevocationFails,
 
     // Proof of possession.
-    /// Tokens are bound to a key. Allowed.
+    /// Tokens are bound to a key (`DPoP`). Allowed.
     Dpop,
     /// Tokens are bound to a key, and proofs require a nonce. Allowed.
     DpopNonce,

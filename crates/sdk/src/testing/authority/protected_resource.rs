@@ -14,7 +14,7 @@ use super::shared::{AuthorityShared, AuthorityState, SCOPES};
 use crate::egress::Body;
 use crate::{HttpService, Result, Server};
 
-/// The tool that requires the second scope.
+/// Name of the test tool that requires the scope `write`.
 const PRIVILEGED: &str = "write";
 
 /// Creates the MCP server that the test authority protects.

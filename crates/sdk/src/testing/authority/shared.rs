@@ -26,7 +26,7 @@ pub(super) enum TestIssuer {
     Tenant,
     /// The issuer that replaces the default one after a move.
     Replacement,
-    /// The server of the endpoint, if it is its own authority.
+    /// The protected server itself, if it is its own authorization server.
     Resource,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Grant {
     pub(super) resource: String,
     /// Token family: its tokens are revoked together.
     pub(super) family: usize,
-    /// Thumbprint of the key that it is bound to.
+    /// Thumbprint of the `DPoP` key that the grant is bound to, if any.
     pub(super) key: Option<String>,
 }
 
@@ -115,12 +115,12 @@ pub(super) struct AuthorityState {
     pub(super) codes: HashMap<String, Code>,
     pub(super) access_tokens: HashMap<String, Access>,
     pub(super) refresh_tokens: HashMap<String, Refresh>,
-    /// Whether each family is revoked.
+    /// Whether each token family is revoked, by family number.
     pub(super) families: Vec<bool>,
     /// Ids of client assertions and `DPoP` proofs that were already used.
     pub(super) used_ids: HashSet<String>,
     pub(super) nonce: String,
-    /// Whether a refresh was already rejected with 503.
+    /// Whether a refresh was already rejected with 503, which `RefreshUnavailable` does once.
     pub(super) has_failed_refresh: bool,
     /// Secrets that were issued or received, so that tests can check that logs and errors do not contain them.
     pub(super) secrets: Vec<String>,

@@ -13,13 +13,13 @@ pub enum UrlField {
     Issuer,
     /// `authorization_endpoint`, which the user opens.
     AuthorizationEndpoint,
-    /// `token_endpoint`.
+    /// `token_endpoint` of the authorization server metadata.
     TokenEndpoint,
-    /// `registration_endpoint`.
+    /// `registration_endpoint` of the authorization server metadata.
     RegistrationEndpoint,
     /// `jwks_uri`: the keys of an issuer, which servers fetch.
     JwksUri,
-    /// `revocation_endpoint`.
+    /// `revocation_endpoint` of the authorization server metadata.
     RevocationEndpoint,
     /// `Location` of a redirect of the authorization server metadata.
     MetadataRedirect,

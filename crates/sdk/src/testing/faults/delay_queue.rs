@@ -26,7 +26,7 @@ pub(super) struct DelayQueue {
 struct DelayState {
     /// Delayed messages with the time at which each may be delivered.
     queue: VecDeque<(Instant, Vec<u8>)>,
-    /// Whether the queue is being drained.
+    /// Whether a task is delivering the delayed messages of the queue.
     is_draining: bool,
     /// A message to deliver after the next one, with its number.
     reordered: Option<(u64, Vec<u8>)>,

@@ -60,13 +60,13 @@ struct FaultState {
 /// Record of a fault that was injected into one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultEvent {
-    /// Time since the first connection.
+    /// Time since the first connection at which the fault was injected.
     pub at: Duration,
     /// Direction of the message.
     pub direction: Direction,
     /// The injected fault.
     pub fault: Fault,
-    /// The original message.
+    /// Message as it was before the fault.
     pub message: String,
 }
 

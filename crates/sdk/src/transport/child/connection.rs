@@ -22,7 +22,7 @@ pub(super) struct ChildState {
     pub(super) tree: ProcessTree,
     is_closing: AtomicBool,
     is_dropped: AtomicBool,
-    /// Wakes the I/O thread.
+    /// Socket that wakes the I/O thread of the child.
     wake: UnixStream,
 }
 
@@ -37,7 +37,7 @@ impl ChildState {
         self.is_dropped.load(Ordering::Acquire)
     }
 
-    /// Writes outgoing messages as far as possible without blocking.
+    /// Writes outgoing messages to the child as far as possible without blocking.
     pub(super) fn send(&self) {
         if self.input.flush(&self.wire).is_blocked() {
             self.wake();

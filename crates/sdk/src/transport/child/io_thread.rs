@@ -24,8 +24,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) struct IoThread {
     shared: Arc<ChildState>,
-    /// `None` at its end.
+    /// Standard output of the child; `None` at its end.
     stdout: Option<ChildStdout>,
+    /// Standard error of the child; `None` at its end.
     stderr: Option<ChildStderr>,
     wake: UnixStream,
     lines: LineBuffer,
@@ -42,11 +43,11 @@ pub(super) struct IoThread {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClosePhase {
     Open,
-    /// The last messages are being written.
+    /// The last messages are being written to the child.
     Flushing(Option<Instant>),
     /// The input is closed: a well-behaved child exits.
     InputClosed(Option<Instant>),
-    /// `SIGTERM` was sent.
+    /// `SIGTERM` was sent to the child.
     Terminating(Option<Instant>),
     Closed,
 }
@@ -160,7 +161,7 @@ impl IoThread {
         }
     }
 
-    /// Waits for an event: output, error output, wake-up, exit, room in the input.
+    /// Waits for an event of the child: output, error output, wake-up, exit, room in its input.
     fn wait(&self) -> [bool; 5] {
         let blocked = self.shared.input.blocked_pipe();
         let exit_fd = self.shared.tree.exit_fd().filter(|_| !self.has_exited);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use super::lineage::LINEAGE_VARIABLE;
 use super::proc_table::{self, Process};
 
-/// The process from which the kernel starts its own threads.
+/// Process id of `kthreadd`, the parent of all kernel threads.
 const KTHREADD_PID: i32 = 2;
 
 pub(super) struct ProcessFinder {

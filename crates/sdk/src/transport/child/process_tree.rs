@@ -163,7 +163,7 @@ pub(super) fn kill_all(
     finder.scan().alive.is_empty() && finder.not_permitted_count() == 0
 }
 
-/// Waits for the exit of a process. Returns whether it exited in time.
+/// Waits until a process exits or the time is over. Returns whether it exited in time.
 fn wait(descriptor: BorrowedFd<'_>, until: Instant) -> bool {
     loop {
         let not_permitted = until.saturating_duration_since(Instant::now());

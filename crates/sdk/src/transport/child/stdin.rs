@@ -20,7 +20,8 @@ pub(super) struct StdinWriter {
 }
 
 struct Pipe {
-    /// `None` once it is closed or the child no longer reads. Shared only while the I/O thread waits for room.
+    /// Standard input of the child; `None` once it is closed or the child no longer reads. Shared only while the I/O
+    /// thread waits for room.
     stdin: Option<Arc<ChildStdin>>,
     bytes: Vec<u8>,
     written: usize,
@@ -54,8 +55,8 @@ impl StdinWriter {
         Ok(())
     }
 
-    /// Writes outgoing messages in order. The holder of the lock also writes messages that are added concurrently,
-    /// so that no sender waits for it.
+    /// Writes outgoing messages to the child's standard input, in order. The holder of the lock also writes messages
+    /// that are added concurrently, so that no sender waits for it.
     pub(super) fn flush(&self, wire: &Wire) -> WriteProgress {
         while wire.has_outgoing() {
             let mut pipe = match self.pipe.try_lock() {

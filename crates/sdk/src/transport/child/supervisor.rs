@@ -163,7 +163,8 @@ fn handle_orders(mut control: &UnixStream) {
     kill_descendants();
 }
 
-/// Waits for the server and all orphans. Returns the wait status of the server when no descendant is left.
+/// Waits for the exit of the server and of all orphaned descendants. Returns the wait status of the server when no
+/// descendant is left.
 fn reap(server: Pid) -> i32 {
     let mut status = 0;
     loop {

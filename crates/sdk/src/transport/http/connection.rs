@@ -30,7 +30,7 @@ pub(super) struct HttpConnection {
     pub(super) http: HttpTransport,
     /// URL of the server.
     pub(super) target: Target,
-    /// URL of the server as text, for the headers provider.
+    /// URL of the server as text, which the headers provider receives.
     pub(super) url: Arc<str>,
     pub(super) runtime: Handle,
     pub(super) state: Mutex<HttpState>,

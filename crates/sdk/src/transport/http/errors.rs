@@ -9,21 +9,21 @@ use crate::auth::{AuthError, AuthErrorKind};
 use crate::client::retry::{NOT_CONNECTED, SESSION_NOT_FOUND};
 use crate::hidden_characters::is_hidden;
 
-/// The response body exceeds the size limit.
+/// Error code: the response body exceeds the size limit.
 pub(super) const BODY_TOO_LARGE: &str = "HTTP_BODY_TOO_LARGE";
 /// An event exceeds the size limit.
 pub(super) const EVENT_TOO_LARGE: &str = "SSE_EVENT_DATA_TOO_LARGE";
 /// An event is not a message.
 pub(super) const INVALID_EVENT: &str = "INVALID_SSE_EVENT_DATA";
-/// The server responded with an error status without details.
+/// Error code: the server responded with an error status without details.
 const STATUS: &str = "HTTP_STATUS";
 /// Error code: the server requires authentication (401).
 const UNAUTHORIZED: &str = "HTTP_UNAUTHORIZED";
 /// Error code: the client is not permitted (403).
 const FORBIDDEN: &str = "HTTP_FORBIDDEN";
-/// The response does not come from an MCP server.
+/// Error code: the response does not come from an MCP server.
 const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
-/// The request cannot be sent over HTTP.
+/// Error code: the request cannot be sent over HTTP.
 const REQUEST: &str = "HTTP_REQUEST";
 /// A redirect is not followed.
 const REDIRECT: &str = "HTTP_REDIRECT";

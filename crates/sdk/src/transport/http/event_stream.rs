@@ -27,7 +27,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How long a stream must stay open for its count of failed reconnects to start again at zero.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
-/// Upper bound of the delay that a server may request.
+/// Maximum reconnection delay that a server may request.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
 /// Maximum number of event ids of earlier connections that are remembered.
 const MAX_REMEMBERED_EVENTS: usize = 10_000;
@@ -40,11 +40,11 @@ pub(super) struct ResumeState {
     /// Hashes of the event ids of earlier connections, and of the current one.
     earlier_events: HashSet<u64>,
     current_events: Vec<u64>,
-    /// Whether this connection delivered a new message.
+    /// Whether the current connection of the stream has delivered a new message.
     has_message: bool,
     /// Consecutive reconnects without a new message.
     reconnects: usize,
-    /// When the connection was opened.
+    /// When the current connection of the stream was opened.
     opened_at: Option<Instant>,
 }
 

@@ -33,7 +33,7 @@ const TRANSPORT_HEADERS: [HeaderName; 11] = [
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HeadersRequest {
-    /// `POST`, `GET` or `DELETE`.
+    /// HTTP method: `POST`, `GET` or `DELETE`.
     pub method: &'static str,
     /// URL of the server.
     pub url: Arc<str>,
@@ -197,7 +197,7 @@ impl HttpTransport {
     }
 }
 
-/// Validates a header of the caller.
+/// Validates an HTTP header that the application adds to requests.
 pub(crate) fn validate_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Ok(key) = HeaderName::try_from(name) else {
         return Err(format!("`{name}` is not a valid header name"));

@@ -22,7 +22,7 @@ use crate::server::spawn;
 
 /// Bytes that may be queued before outgoing messages are left in the outbox.
 const HIGH_WATER: usize = 1 << 20;
-/// Timeout of sending one message.
+/// Timeout of sending one message by HTTP POST.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of bytes read from the response to a message that expects none.
 const MAX_RESPONSE_BYTES: usize = 4 << 10;
@@ -43,7 +43,7 @@ struct Queue {
 struct QueuedMessage {
     line: Bytes,
     method: Option<Method>,
-    /// The request that this message cancels.
+    /// Id of the request that this message cancels.
     cancels: Option<Id<'static>>,
 }
 

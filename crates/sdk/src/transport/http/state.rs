@@ -44,7 +44,7 @@ pub(super) struct HttpState {
     pub(super) generation: u64,
     /// Headers of every request to the server.
     base_headers: HeaderMap,
-    /// `base_headers` with the negotiated revision and the session.
+    /// Headers of every request of the session: `base_headers` with the negotiated revision and the session id.
     session_headers: Option<HeaderMap>,
     pub(super) initialize: Option<InitializeMessage>,
     /// Requests without a response, to abort them; a request has no task for a short time after it was added.

@@ -27,7 +27,7 @@ const PHASE_NEW: u8 = 0;
 const PHASE_HEAD: u8 = 1;
 /// Phase of a connection: a request is being served.
 const PHASE_BUSY: u8 = 2;
-/// The last request is complete.
+/// Phase of a connection: the last request is complete, and the next one has not begun.
 const PHASE_IDLE: u8 = 3;
 /// Phase of a connection: the body of a request arrives too slowly.
 const PHASE_SLOW_BODY: u8 = 4;
@@ -168,7 +168,7 @@ struct TrackedConnections {
     by_network: HashMap<IpAddr, usize>,
     /// Number of connections with `is_evicted`: chosen to make room, and neither closed nor found busy since.
     evicted_count: usize,
-    /// Whether the last search since the last tick found no idle connection.
+    /// Whether a search for an idle connection to close has failed since the last tick.
     no_idle_found: bool,
 }
 

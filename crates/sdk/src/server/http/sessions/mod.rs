@@ -110,7 +110,7 @@ impl HttpSession {
         stream
     }
 
-    /// Updates the store, serialized with other updates of this session.
+    /// Runs an update of the session store, serialized with other updates of this session.
     pub(super) fn with_store_lock<T>(&self, update_store: impl FnOnce() -> T) -> T {
         let _saving = lock(&self.store_lock);
         update_store()

@@ -20,13 +20,13 @@ pub(in crate::server::http) type OnDisconnect = Box<dyn FnOnce() + Send + Sync>;
 /// HTTP response body that carries an SSE stream.
 pub(in crate::server::http) struct StreamBody {
     outbox: Arc<Outbox>,
-    /// The resumable stream, and the turn of this response in it.
+    /// Resumable stream that this response carries, and the number of this response in it.
     resumable: Option<(Arc<SessionStream>, u64)>,
     /// Bytes to send before anything else.
     pending: Vec<u8>,
     /// Whether the stream ends after `pending`.
     is_last: bool,
-    /// When the stream ends, regardless of pending messages.
+    /// When the response ends, regardless of queued messages.
     deadline: Option<Instant>,
     buffer: Vec<u8>,
     keep_alive_interval: Duration,

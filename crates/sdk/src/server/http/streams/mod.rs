@@ -38,13 +38,14 @@ pub(super) struct StreamRetention {
 
 #[derive(Default)]
 struct StreamState {
-    /// The number before the first event, and the number of the last event.
+    /// Number before the first event of the stream.
     first: u64,
+    /// Number of the last event of the stream.
     last: u64,
-    /// The response that currently carries the stream. Earlier ones have to end.
+    /// Number of the HTTP response that currently carries the stream. Earlier ones have to end.
     response_number: u64,
     attached: bool,
-    /// Whether the last message was taken.
+    /// Whether the last message of the stream was taken.
     done: bool,
     /// Whether the stream can no longer be resumed.
     closed: bool,

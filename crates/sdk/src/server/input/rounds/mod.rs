@@ -44,7 +44,7 @@ pub(crate) struct RoundGuard {
     call: u128,
     number: u32,
     is_open: bool,
-    /// Whether the call may safely run twice.
+    /// Whether the call may safely run twice, so that a lost round can be replayed.
     repeatable: bool,
 }
 
@@ -63,7 +63,7 @@ enum ResumeOutcome {
     Call(Box<Invocation>, RoundGuard),
     /// The call is replayed from its start with the replay log.
     Replay(ReplayLog, RoundGuard),
-    /// The outcome is already known.
+    /// The outcome of the call is already known.
     Finished(RequestOutcome),
     /// Another request is running the call.
     Busy(RequestState, Arc<tokio::sync::Notify>),

@@ -26,7 +26,7 @@ struct ParkedTable {
     slots: HashMap<u128, Slot>,
     /// Ids of the parked calls with the time at which they were parked, oldest first.
     order: VecDeque<(u128, Instant)>,
-    /// Whether a task evicts expired calls.
+    /// Whether the task that evicts expired calls is running.
     has_sweeper: bool,
 }
 
@@ -43,7 +43,7 @@ struct Slot {
 pub(crate) struct CachedResponse {
     round: u32,
     pub(crate) response: Arc<[u8]>,
-    /// Tool that produced it. A client that receives it again must have the scopes of this tool.
+    /// Tool that produced the response. A client that receives it again must have the scopes of this tool.
     pub(crate) tool: Option<Arc<ToolEntry>>,
 }
 
@@ -59,7 +59,7 @@ enum ParkedState {
 pub(crate) enum TakeOutcome {
     /// The parked call, now owned by the retry request.
     Call(Box<Invocation>),
-    /// The response that was sent before.
+    /// The cached response to an earlier request with the same state.
     Cached(CachedResponse),
     /// Another request is running the call: look it up again when notified.
     Busy(Arc<Notify>),
