@@ -1,4 +1,4 @@
-//! Mutex helper that ignores poisoning.
+//! Helper that locks a mutex and ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

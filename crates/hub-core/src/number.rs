@@ -1,5 +1,5 @@
-//! Detection of integers of more than 64 bits in JSON. Parsing would turn them into floating-point numbers, so that a
-//! tool would receive another number than the caller sent.
+//! Detection of integers in JSON that do not fit into 64 bits. Parsing would turn them into floating-point numbers, so
+//! that a tool would receive another number than the caller sent.
 
 /// Returns the first integer of a JSON text that does not fit into 64 bits. The text must be valid JSON.
 pub fn find_wide_integer(json: &str) -> Option<&str> {

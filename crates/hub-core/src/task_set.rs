@@ -1,4 +1,4 @@
-//! Set of background tasks. They continue when their callers stop waiting, and are awaited at shutdown.
+//! Set of background tasks that continue when their callers stop waiting, and are awaited at shutdown.
 
 use std::sync::Mutex;
 use std::time::Duration;

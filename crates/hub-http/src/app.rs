@@ -1,4 +1,4 @@
-//! State shared by all requests.
+//! State of the HTTP interface that all requests share, and its options.
 
 use std::sync::Arc;
 

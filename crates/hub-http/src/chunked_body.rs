@@ -1,4 +1,4 @@
-//! Response bodies produced chunk by chunk.
+//! HTTP response bodies that are produced chunk by chunk, such as exports and event streams.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Paging of lists that are complete in memory.
+//! Pages of lists that the hub returns as a whole.
 
 use linchpin_hub_core::store::{Page, PageRequest};
 

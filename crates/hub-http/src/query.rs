@@ -1,4 +1,4 @@
-//! Query parameters. Unknown and repeated parameters are rejected.
+//! Declaration and validation of the query parameters of REST routes. Unknown and repeated parameters are rejected.
 
 use http::StatusCode;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! Parsed and validated request, as a handler receives it.
+//! Parsed and validated REST request, as a handler receives it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Errors, SQL and paging shared by the databases.
+//! Errors and paging that the `SQLite` and PostgreSQL stores share.
 
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::platform::{SystemPlatform, random};

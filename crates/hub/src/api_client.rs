@@ -1,4 +1,5 @@
-//! REST client of the commands. Requests go through the egress of the SDK, like all other connections.
+//! REST client with which commands of the CLI call a running hub. Requests go through the egress of the SDK, like all
+//! other connections.
 
 use std::fmt::Write as _;
 

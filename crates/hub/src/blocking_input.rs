@@ -1,4 +1,5 @@
-//! Blocking reads on a separate thread. A read may never return, and must not prevent the process from exiting.
+//! Blocking reads from standard input and files, on a separate thread. A read may never return, and must not prevent
+//! the process from exiting.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! MCP root of the commands: the current directory.
+//! MCP root that CLI commands declare to servers: the current directory.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;

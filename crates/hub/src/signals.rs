@@ -1,4 +1,4 @@
-//! Termination signals: SIGINT, SIGTERM and SIGHUP.
+//! Listeners for the termination signals SIGINT, SIGTERM and SIGHUP.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,4 +1,5 @@
-//! Server connection of one command. The connection and all processes of the server are closed on every exit path.
+//! Connection of a CLI command to a server without the hub. The connection and all processes of the server are closed
+//! on every exit path.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Deserializer for checked JSON text.
+//! `serde` deserializer for JSON text that the scanner has already checked.
 //!
 //! The scanner has already accepted the text, so it is not validated again: ends of strings are found with vector
 //! instructions, strings are copied only if they contain escapes, and errors carry the offset of the invalid value. For

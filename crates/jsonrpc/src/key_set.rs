@@ -1,5 +1,5 @@
-//! Set of the keys of one object, for detecting duplicates. Up to eight keys without escapes need no allocation. More
-//! keys, or keys with escapes, go into a hash set, which is randomly seeded against collision attacks.
+//! Set of the keys of one JSON object, for detecting duplicates. Up to eight keys without escapes need no allocation.
+//! More keys, or keys with escapes, go into a hash set, which is randomly seeded against collision attacks.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! JSON pointers from byte offsets, for error messages.
+//! Conversion of byte offsets in JSON text to JSON pointers, for error messages.
 
 use crate::scan::{Limits, Scan};
 use crate::string::unescape;

@@ -1,4 +1,4 @@
-//! Functions that append messages to a byte buffer. No newline is appended: framing is up to the transport.
+//! Functions that append JSON-RPC messages to a byte buffer. No newline is appended: framing is up to the transport.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Work budget of one validation. A harmless schema and a harmless value can be expensive in combination, so work is
-//! counted.
+//! Limit of the work of one schema validation. A harmless schema and a harmless value can be expensive in combination,
+//! so work is counted.
 
 /// Maximum nesting depth of a validation: nested values plus followed references.
 const MAX_DEPTH: u32 = 320;

@@ -1,4 +1,4 @@
-//! Validation errors: location and reason. Quoted values and reasons are truncated.
+//! Validation errors, with their location in the value and the reason. Quoted values and reasons are truncated.
 
 use std::fmt::{self, Write as _};
 use std::io;

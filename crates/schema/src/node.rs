@@ -1,5 +1,5 @@
-//! Compiled form: one node per subschema, its keywords grouped by the type of value they apply to. Nodes refer to each
-//! other by number, so that references can be cyclic.
+//! Compiled form of a JSON Schema: one node per subschema, its keywords grouped by the type of value they apply to.
+//! Nodes refer to each other by number, so that references can be cyclic.
 
 use std::cmp::Ordering;
 

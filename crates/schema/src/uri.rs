@@ -1,4 +1,4 @@
-//! The part of RFC 3986 that is needed to resolve a `$ref` within a document. Nothing is ever fetched.
+//! The part of RFC 3986 that is needed to resolve a `$ref` within a schema document. Nothing is ever fetched.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Detection of deceptive characters in untrusted text. All code that shows or accepts such text uses this list.
+//! List of the invisible and deceptive characters that are rejected or replaced in untrusted text. All code that shows
+//! or accepts such text uses this list.
 
 /// Returns whether a character is invisible or changes the direction of the surrounding text: zero-width characters,
 /// blank letters, bidirectional controls, interlinear annotations, variation selectors and tags. Control characters

@@ -1,4 +1,4 @@
-//! Schema of one revision: its definitions, the validators built from them, and its methods.
+//! Official JSON Schema of one revision: its definitions, the validators built from them, and its methods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};

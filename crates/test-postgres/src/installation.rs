@@ -1,4 +1,4 @@
-//! PostgreSQL installation of this machine, and the system user that runs it.
+//! PostgreSQL programs of this machine, and the system user that runs the server of a test.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};

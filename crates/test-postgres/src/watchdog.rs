@@ -1,5 +1,5 @@
-//! Watchdog: a shell between the test and the server. When the test process ends, even by `SIGKILL`, the input of the
-//! shell is closed, and the shell stops the server.
+//! Watchdog: a shell between a test and its PostgreSQL server. When the test process ends, even by `SIGKILL`, the input
+//! of the shell is closed, and the shell stops the server.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Closing of connections. A connection is closed gracefully when its last call has finished; the connection of a stdio
-//! server that is disabled or removed is also closed while calls run.
+//! Closing of pooled connections: those of a server or subject, outdated ones, or all. A connection is closed
+//! gracefully when its last call has finished; the connection of a stdio server that is disabled or removed is also
+//! closed while calls run.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Liveness of connections. HTTP connections have no visible end: a request that does not reach the server reveals it,
-//! and idle connections are checked with a ping.
+//! Checks whether pooled connections to servers still work. HTTP connections have no visible end: a request that does
+//! not reach the server reveals it, and idle connections are checked with a ping.
 
 use std::time::Duration;
 

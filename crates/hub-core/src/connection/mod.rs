@@ -1,5 +1,5 @@
-//! Pool of upstream connections. A connection is opened on demand, shared only by callers with the same key, and closed
-//! when it is idle or when its server or credential changes.
+//! Pool of connections to upstream servers. A connection is opened on demand, shared only by callers with the same key,
+//! and closed when it is idle or when its server or credential changes.
 
 mod close;
 mod liveness;

@@ -1,4 +1,4 @@
-//! Audit: reading, verification and checkpoints.
+//! Audit operations of the hub: reading, verification and signing of checkpoints.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

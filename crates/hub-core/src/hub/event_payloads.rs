@@ -1,4 +1,5 @@
-//! Payloads of hub events. An event is published with the commit of its change, where there is one.
+//! Constructors of the hub's events about calls, approvals, servers, agents, users, sessions and tokens. An event is
+//! published with the commit of its change, where there is one.
 
 use serde_json::json;
 

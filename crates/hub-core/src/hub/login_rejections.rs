@@ -1,4 +1,4 @@
-//! Rejected logins in the audit, aggregated.
+//! Audit entries about rejected logins: repetitions are counted and written once a minute.
 
 use std::net::IpAddr;
 

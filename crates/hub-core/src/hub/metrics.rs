@@ -1,4 +1,4 @@
-//! Call metrics: counters and histograms for monitoring.
+//! Call metrics: histograms of call durations by server and status, for monitoring.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

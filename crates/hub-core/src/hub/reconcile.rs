@@ -1,5 +1,6 @@
-//! Configured servers: declared in the configuration file. Their commands are held in memory only. A server that leaves
-//! the file is disabled; only a command of a user deletes it with its secrets.
+//! Application of the configuration file to the hub: adds and updates the servers that it declares. Their commands
+//! are held in memory only. A server that leaves the file is disabled; only a command of a user deletes it
+//! with its secrets.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;

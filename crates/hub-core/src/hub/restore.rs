@@ -1,4 +1,4 @@
-//! Completion of a restore from a backup.
+//! Completion of a restore from a backup: audit entry, interrupted calls and signed heads.
 
 use super::{Hub, LOCAL};
 use crate::audit::AuditEntry;

@@ -1,4 +1,4 @@
-//! Servers: list, add, update and remove.
+//! Operations on servers: list, add, update, enable and remove.
 
 use linchpin::Revision;
 use serde_json::{Map, Value, json};

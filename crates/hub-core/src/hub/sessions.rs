@@ -1,5 +1,5 @@
-//! Browser sessions. A cookie holds a secret of which the hub stores only the digest: a reader of the store cannot use
-//! a session.
+//! Browser sessions: login, lookup, expiry and logout. A cookie holds a secret of which the hub stores only the digest:
+//! a reader of the store cannot use a session.
 
 use std::net::IpAddr;
 use std::time::Duration;

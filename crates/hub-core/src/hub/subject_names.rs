@@ -1,4 +1,4 @@
-//! Names of subjects: users and agents.
+//! Lookup of the names of users and agents, for views and lists.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Tools: views with qualified names and trust state, lookup, and trust.
+//! Operations on tools: list and find them by qualified name, and trust their definitions.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

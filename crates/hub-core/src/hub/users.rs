@@ -1,4 +1,4 @@
-//! Users. All users of a tenant have the same permissions.
+//! Operations on users: list, add, remove and change passwords. All users of a tenant have the same permissions.
 
 use jiff::Timestamp;
 use linchpin::auth::Secret;

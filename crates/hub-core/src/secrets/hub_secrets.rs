@@ -1,5 +1,6 @@
-//! Secrets of the hub itself. A stdio server can read the hub's files, so its results are searched for them: keys of
-//! the key file by value, and API tokens, of which the hub stores only a digest, by their format.
+//! Redaction of the hub's own secrets in texts from servers. A stdio server can read the hub's files, so its results
+//! are searched for them: keys of the key file by value, and API tokens, of which the hub stores only a digest, by
+//! their format.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Configured server: a server of the configuration file, either with the fields of a [`ServerDraft`](super::ServerDraft) or with a
-//! command.
+//! Configured server: a server of the configuration file, either remote (with a `url`) or stdio (with a `command` that
+//! starts it).
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! REST endpoints of agents.
+//! REST endpoints of agents: list, add, get, update and remove.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! REST endpoints of the audit.
+//! REST endpoints of the audit: list, verify and export.
 
 use std::sync::Arc;
 

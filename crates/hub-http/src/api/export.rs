@@ -1,4 +1,4 @@
-//! Export of tools for model providers, and of servers for other MCP clients.
+//! REST endpoints that export tools for model providers, and servers for other MCP clients.
 
 use axum::response::Response;
 use linchpin_hub_core::hub::ToolFilter;

@@ -1,4 +1,4 @@
-//! Resources and prompts of servers.
+//! REST endpoints that list and read resources and prompts of servers.
 
 use axum::response::Response;
 use linchpin_hub_core::Error;

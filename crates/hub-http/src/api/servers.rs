@@ -1,4 +1,4 @@
-//! REST endpoints of servers.
+//! REST endpoints of servers: list, add, update, remove, test, connect, sync and trust.
 
 use std::collections::BTreeMap;
 

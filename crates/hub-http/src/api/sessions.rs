@@ -1,4 +1,4 @@
-//! Session of the caller: login, logout and login links.
+//! REST endpoints of the caller's own session: login, logout and login links.
 
 use axum::response::Response;
 use http::header::SET_COOKIE;

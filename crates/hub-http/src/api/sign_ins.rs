@@ -1,4 +1,4 @@
-//! REST endpoints of OAuth sign-ins to servers.
+//! REST endpoints of OAuth sign-ins to servers: start, status and sign-out.
 
 use axum::response::Response;
 use http::StatusCode;

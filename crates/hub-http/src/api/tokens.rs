@@ -1,4 +1,4 @@
-//! API tokens of users and agents.
+//! REST endpoints of API tokens: list, issue and revoke.
 
 use axum::response::Response;
 use http::StatusCode;

@@ -1,4 +1,4 @@
-//! REST endpoints of tools.
+//! REST endpoints of tools: list, get, trust and call.
 
 use axum::response::Response;
 use linchpin_hub_core::Error;

@@ -1,4 +1,4 @@
-//! REST endpoints of users.
+//! REST endpoints of users: list, add, remove and set a password.
 
 use axum::response::Response;
 use linchpin::auth::Secret;

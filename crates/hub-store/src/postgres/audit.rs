@@ -1,4 +1,4 @@
-//! Audit tables: entries are appended and never changed.
+//! Audit tables of the PostgreSQL store: entries are appended and never changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

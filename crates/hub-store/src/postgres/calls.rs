@@ -1,4 +1,4 @@
-//! Calls and approvals. The SQL of each change contains its precondition.
+//! Tables of calls and approvals in the PostgreSQL store. The SQL of each change contains its precondition.
 
 use std::fmt::{Display, Write as _};
 

@@ -1,4 +1,4 @@
-//! Documents: versioned JSON, addressed by tenant, kind and id.
+//! Table of documents in the PostgreSQL store: versioned JSON, addressed by tenant, kind and id.
 
 use linchpin_hub_core::Error;
 use linchpin_hub_core::id::TenantId;

@@ -1,4 +1,5 @@
-//! Grouped call changes: many calls that start or finish in one statement. They are most of the writes of a busy hub.
+//! Grouped changes of calls in the PostgreSQL store: many calls that start or finish in one statement. They are most of
+//! the writes of a busy hub.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Rate limits and concurrency limits, shared by all hubs of the cluster.
+//! Rate limits and concurrency limits in the PostgreSQL store, shared by all hubs of the cluster.
 
 use jiff::Timestamp;
 use linchpin_hub_core::id::TenantId;

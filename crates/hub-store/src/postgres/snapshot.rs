@@ -1,4 +1,5 @@
-//! Snapshots: export of the whole database in one consistent read, and import into an empty one.
+//! Snapshots of the PostgreSQL store: export of the whole database in one consistent read, and import into an empty
+//! one.
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{DocumentKind, SnapshotItem, SnapshotValue};

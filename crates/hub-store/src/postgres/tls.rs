@@ -1,4 +1,4 @@
-//! TLS connections to the database. The issuer of the certificate is always verified.
+//! TLS for connections to PostgreSQL. The issuer of the certificate is always verified.
 
 use std::future::Future;
 use std::io;

@@ -1,4 +1,4 @@
-//! Audit tables: entries are appended and never changed.
+//! Audit tables of the `SQLite` store: entries are appended and never changed.
 
 use jiff::Timestamp;
 use linchpin_hub_core::Result;

@@ -1,4 +1,4 @@
-//! Documents: versioned JSON, addressed by tenant, kind and id.
+//! Table of documents in the `SQLite` store: versioned JSON, addressed by tenant, kind and id.
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{

@@ -1,4 +1,4 @@
-//! Rate limits and concurrency limits.
+//! Rate limits and concurrency limits in the `SQLite` store.
 
 use jiff::Timestamp;
 use linchpin_hub_core::Result;

@@ -1,4 +1,4 @@
-//! Schema migrations. A released migration is never changed; a new one follows it.
+//! Schema migrations of the `SQLite` store. A released migration is never changed; a new one follows it.
 
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;

@@ -1,4 +1,4 @@
-//! Snapshots: export of the whole database in one consistent read, and import into an empty one.
+//! Snapshots of the `SQLite` store: export of the whole database in one consistent read, and import into an empty one.
 
 use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;

@@ -1,4 +1,4 @@
-//! Parsers for `--args` and `--answer`.
+//! Parsers for the options `--args` and `--answer` of `linchpin call`.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Changes of the configuration file by CLI commands. Comments and formatting are preserved.
+//! Edits of the configuration file by CLI commands. Comments and formatting are preserved.
 
 use std::fs::OpenOptions;
 use std::io;

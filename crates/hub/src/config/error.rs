@@ -1,4 +1,4 @@
-//! Configuration error with file, position and field.
+//! Error in the configuration file, with the path, position and field.
 
 use std::fmt;
 use std::ops::Range;

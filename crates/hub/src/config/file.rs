@@ -1,5 +1,5 @@
-//! Reader of the configuration file. The file must be accessible to its owner alone: it controls which processes are
-//! started, and may contain secrets.
+//! Reader of the configuration file, which checks its permissions. The file must be accessible to its owner alone: it
+//! controls which processes are started, and may contain secrets.
 
 use std::fs::{FileType, OpenOptions};
 use std::io::{self, Read as _};

@@ -1,4 +1,5 @@
-//! Watcher of the configuration file. An invalid file changes nothing: the previous configuration stays in effect.
+//! Watcher that reloads the configuration file of a running hub when it changes. An invalid file changes nothing: the
+//! previous configuration stays in effect.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Advice of `linchpin doctor` for failed steps.
+//! Advice that `linchpin doctor` gives for failed steps.
 
 use linchpin::auth::AuthErrorKind;
 

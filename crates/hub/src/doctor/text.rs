@@ -1,4 +1,4 @@
-//! Text form of a diagnosis.
+//! Text output of `linchpin doctor`.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Line reader for standard input. A separate thread reads one line per request: the read may block without limit,
-//! and must not prevent the process from exiting.
+//! Line reader for standard input, for the prompts of an elicitation. A separate thread reads one line per request: the
+//! read may block without limit, and must not prevent the process from exiting.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -1,4 +1,5 @@
-//! Parsers from typed text to field values. Errors are written for the user who typed the text.
+//! Parsers from the text that a user typed to values of elicitation fields. Errors are written for the user who typed
+//! the text.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! JSON with comments and trailing commas. The text is converted to plain JSON of the same length, so that the
-//! positions in error messages stay correct.
+//! Parser for JSON with comments and trailing commas, as client configuration files contain it. The text is converted
+//! to plain JSON of the same length, so that the positions in error messages stay correct.
 
 use std::path::Path;
 

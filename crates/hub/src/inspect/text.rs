@@ -1,4 +1,4 @@
-//! Text form of an inspection.
+//! Text output of `linchpin inspect`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! Batch exporter of spans. Spans that cannot be sent are counted and dropped.
+//! Exporter that sends finished spans in batches to an OpenTelemetry collector. Spans that cannot be sent are counted
+//! and dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Configured servers with the environment of each stdio server, and the demo server.
+//! Servers that the running hub takes from the configuration file, with the environment of each stdio server, and the
+//! demo server.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

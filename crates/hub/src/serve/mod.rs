@@ -1,4 +1,5 @@
-//! `linchpin`: the hub process. Components are started in a fixed order and stopped in the reverse order.
+//! `linchpin` and `linchpin serve`: the hub process. Components are started in a fixed order and stopped in the reverse
+//! order.
 
 mod certificate;
 pub(crate) mod configured_servers;

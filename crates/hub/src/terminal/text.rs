@@ -1,4 +1,4 @@
-//! Sanitizing, wrapping and shortening of untrusted text.
+//! Sanitizing, wrapping and shortening of untrusted text for the terminal.
 
 /// Replaces control and hidden characters: a server must not move the cursor, hide part of a prompt, or reverse the
 /// characters of a URL.

@@ -1,4 +1,4 @@
-//! Capabilities of clients and servers.
+//! Capabilities that clients and servers declare to each other.
 
 use serde_json::{Map, Value};
 

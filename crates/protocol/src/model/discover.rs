@@ -1,4 +1,4 @@
-//! Server discovery of the stateless era.
+//! Result of `server/discover`, with which a client of the stateless era learns about a server.
 
 use super::results::results;
 use super::{CacheScope, ServerCapabilities};

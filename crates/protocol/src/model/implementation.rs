@@ -1,4 +1,4 @@
-//! Identity of clients and servers.
+//! Identity of clients and servers: name, version and icons.
 
 use crate::encode::{model, words};
 

@@ -1,4 +1,4 @@
-//! Handshake of the session era.
+//! Parameters and result of `initialize`, the handshake of the session era.
 
 use super::results::results;
 use super::{ClientCapabilities, Implementation, Meta, ServerCapabilities};

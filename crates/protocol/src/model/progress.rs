@@ -1,4 +1,4 @@
-//! Progress of long-running requests.
+//! Parameters of progress notifications for long-running requests.
 
 use linchpin_jsonrpc::Id;
 

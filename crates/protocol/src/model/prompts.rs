@@ -1,4 +1,4 @@
-//! Prompts that a server offers.
+//! Prompts that a server offers: definitions, parameters and results.
 
 use std::collections::BTreeMap;
 

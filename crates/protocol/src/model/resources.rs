@@ -1,4 +1,4 @@
-//! Resources that a server offers.
+//! Resources and resource templates that a server offers: definitions, parameters and results.
 
 use base64::Engine;
 use serde_json::{Map, Value};

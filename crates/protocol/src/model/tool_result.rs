@@ -1,4 +1,4 @@
-//! Decoding of tool results.
+//! Decoding of tool results on the client side, and their conversion to text or types.
 
 use std::fmt;
 

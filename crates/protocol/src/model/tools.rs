@@ -1,4 +1,4 @@
-//! Tools that a server offers.
+//! Tools that a server offers: definitions, calls and results.
 
 use std::fmt;
 

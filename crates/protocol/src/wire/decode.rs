@@ -1,4 +1,4 @@
-//! Decoding of JSON text with the location and reason of errors.
+//! Decoding of JSON text into protocol types; errors name the location and reason.
 
 use linchpin_jsonrpc::{DecodeError, from_checked, path_at};
 use serde::de::DeserializeOwned;

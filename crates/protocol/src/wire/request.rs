@@ -1,5 +1,5 @@
-//! Client requests, decoded for a revision. Decoding has three distinct outcomes: a typed request, a method that the
-//! revision does not have, or invalid parameters with their location.
+//! Client requests, decoded from their method and parameters for a revision. Decoding has three distinct outcomes: a
+//! typed request, a method that the revision does not have, or invalid parameters with their location.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Compilation of the array keywords.
+//! Compilation of the schema keywords for arrays.
 
 use serde_json::Value;
 

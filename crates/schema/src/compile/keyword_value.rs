@@ -1,4 +1,4 @@
-//! Typed reading of keyword values, with the reason if the type is wrong.
+//! Typed reading of the values of schema keywords, with the reason if the type is wrong.
 
 use std::collections::HashSet;
 

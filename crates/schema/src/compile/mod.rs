@@ -1,5 +1,6 @@
-//! Compiler from a document to nodes. Every subschema is compiled once, even if nothing refers to it: a schema is
-//! either accepted or rejected as a whole. The compiler does not recurse; the index has already found the subschemas.
+//! Compiler from a JSON Schema document to nodes. Every subschema is compiled once, even if nothing refers to it: a
+//! schema is either accepted or rejected as a whole. The compiler does not recurse; the index has already found the
+//! subschemas.
 
 mod arrays;
 mod keyword_value;

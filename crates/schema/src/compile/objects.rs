@@ -1,4 +1,4 @@
-//! Compilation of the object keywords.
+//! Compilation of the schema keywords for objects.
 
 use serde_json::Value;
 

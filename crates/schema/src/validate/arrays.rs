@@ -1,4 +1,4 @@
-//! Validation of the array keywords.
+//! Validation of arrays against the array keywords.
 
 use serde_json::Value;
 

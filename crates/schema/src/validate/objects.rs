@@ -1,4 +1,4 @@
-//! Validation of the object keywords.
+//! Validation of objects against the object keywords.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! `WWW-Authenticate` challenges (RFC 9110 section 11.6.1, RFC 6750 section 3, RFC 9728 section 5.1).
+//! Parser of `WWW-Authenticate` challenges (RFC 9110 section 11.6.1, RFC 6750 section 3, RFC 9728 section 5.1).
 
 use super::scopes::Scopes;
 

@@ -1,4 +1,4 @@
-//! Entry points to the flow and the parsers for the fuzz targets, which are separate crates.
+//! Entry points to the OAuth flow and its parsers for the fuzz targets, which are separate crates.
 
 use super::challenge::Challenge;
 use super::flow::http::FlowResponse;

@@ -1,4 +1,4 @@
-//! Requests with options: timeout, progress hook, metadata.
+//! Client requests with options: timeout, progress hook, metadata.
 
 use std::marker::PhantomData;
 use std::time::Duration;

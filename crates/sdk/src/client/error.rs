@@ -1,4 +1,4 @@
-//! Error type of client requests.
+//! Error type of the client: failed connections and requests.
 
 use std::fmt;
 use std::io;

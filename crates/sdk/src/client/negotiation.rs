@@ -1,4 +1,5 @@
-//! Era and revision negotiation. The stateless era is tried first, with a fallback to the session era.
+//! Negotiation of the era and revision between client and server. The stateless era is tried first, with a fallback to
+//! the session era.
 
 use std::sync::Arc;
 use std::time::Duration;

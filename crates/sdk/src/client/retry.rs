@@ -1,4 +1,4 @@
-//! Retry rules: only requests without side effects are resent after a loss.
+//! Rules for resending client requests after a connection was lost: only those without side effects are resent.
 
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::Method;

@@ -1,4 +1,4 @@
-//! Restoration of session state in a new session after the server lost the old one.
+//! Restoration of the log level and subscriptions in a new session, after the server lost the old one.
 
 use std::sync::Arc;
 

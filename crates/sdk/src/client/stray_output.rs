@@ -1,6 +1,7 @@
-//! Stray output: output of a server that is not a protocol message. If a server writes many lines and no message,
-//! the connection fails before its timeout. A few lines before the first message are tolerated, since some servers
-//! print a banner and start slowly. If no message follows before the timeout, the error quotes these lines.
+//! Stray output: lines on the standard output of a server that are not protocol messages. If a server writes many lines
+//! and no message, the connection fails before its timeout. A few lines before the first message are tolerated, since
+//! some servers print a banner and start slowly. If no message follows before the timeout, the error quotes these
+//! lines.
 
 use std::sync::Mutex;
 

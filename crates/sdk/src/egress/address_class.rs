@@ -1,4 +1,5 @@
-//! Classification of IP addresses. Independent of names and of the policy.
+//! Classification of IP addresses as public, private, link-local, loopback or forbidden. Independent of names and of
+//! the policy.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

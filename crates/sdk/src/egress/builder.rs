@@ -1,4 +1,4 @@
-//! Builder of an [`Egress`].
+//! Builder of an [`Egress`]: policy, resolver, timeouts and proxy.
 
 use std::sync::Arc;
 use std::time::Duration;

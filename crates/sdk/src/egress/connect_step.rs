@@ -1,4 +1,4 @@
-//! Observable steps of opening a connection.
+//! Steps of opening an outgoing connection, reported to observers.
 
 use std::fmt;
 use std::net::SocketAddr;

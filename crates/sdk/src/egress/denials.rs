@@ -1,4 +1,4 @@
-//! Denial reporting per handle, and the destinations reached through it.
+//! Reporting of outgoing connections that the policy denies, and the destinations reached so far.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Request targets: a parsed URL and its source.
+//! Targets of outgoing requests: a parsed URL, and whether it was configured or discovered.
 //!
 //! The parser is stricter than a browser. Browsers repair numeric hosts, backslashes and user names; these forms are
 //! common in attacks and rejected here.

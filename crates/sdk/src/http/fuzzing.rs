@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets, which are outside the crate.
+//! Entry points to the SSE and header parsers for the fuzz targets, which are outside the crate.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Errors of keys and tokens. Their texts contain nothing of a key, and of a token at most the name of its algorithm.
+//! Error type for rejected keys and tokens. Their texts contain nothing of a key, and of a token at most the name of
+//! its algorithm.
 
 use std::borrow::Cow;
 use std::fmt;

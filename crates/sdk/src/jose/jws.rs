@@ -1,5 +1,5 @@
-//! JWS compact serialization (RFC 7515). The parser is strict: input that two parsers could read differently is
-//! rejected.
+//! Parser and verifier of signed tokens in JWS compact serialization (RFC 7515). The parser is strict: input that two
+//! parsers could read differently is rejected.
 
 use std::fmt;
 

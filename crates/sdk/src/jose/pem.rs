@@ -1,4 +1,4 @@
-//! PEM parser for private keys.
+//! PEM parser that finds the private key in a file.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

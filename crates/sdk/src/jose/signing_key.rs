@@ -1,4 +1,4 @@
-//! Private keys that sign tokens.
+//! Private keys that sign tokens, parsed from PKCS #8 or generated.
 
 use std::fmt;
 use std::sync::Arc;

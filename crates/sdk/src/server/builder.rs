@@ -1,4 +1,4 @@
-//! Builder of a server.
+//! Builder of an MCP server: definitions, settings, hooks and mounted servers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

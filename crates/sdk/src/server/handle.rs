@@ -1,4 +1,5 @@
-//! Handle that changes a running server. Clients of every era are notified; changes in quick succession are coalesced.
+//! Handle that changes the definitions of a running server. Clients of every era are notified; changes in quick
+//! succession are coalesced.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Built server: shared by all connections and cheap to clone.
+//! Built MCP server, which is shared by all connections and cheap to clone.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Frontmatter of a `SKILL.md`: parsing and comparison.
+//! Frontmatter of a `SKILL.md`: parsing, and comparison with the skill entry.
 
 use linchpin_protocol::model::SkillFrontmatter;
 use serde_json::{Number, Value};

@@ -1,5 +1,5 @@
-//! Deterministic pseudo-random numbers. They depend only on the seed, on every machine and in every version, so a
-//! seed in a failure message is enough to reproduce the failure.
+//! Deterministic pseudo-random numbers for tests. They depend only on the seed, on every machine and in every version,
+//! so a seed in a failure message is enough to reproduce the failure.
 
 /// Reproducible random numbers for tests (splitmix64).
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Connection to a script: receives messages of the client and performs the reactions.
+//! Connection of a client to a scripted server: receives messages and performs the reactions.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

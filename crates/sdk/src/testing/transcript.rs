@@ -1,4 +1,4 @@
-//! Transcript of the messages on the wire.
+//! Transport that records all messages between a client and a server, for tests.
 
 use std::fmt;
 use std::io;

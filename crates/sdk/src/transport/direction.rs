@@ -1,4 +1,4 @@
-//! Direction of a message: sent or received.
+//! Direction of a message, from the view of the client: sent or received.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Unbuffered standard stream without the lock of the standard library. It also waits if another process has made
-//! the stream non-blocking: terminals and sockets share that flag between processes.
+//! Standard input or output of this process, unbuffered and without the lock of the standard library. It also waits if
+//! another process has made the stream non-blocking: terminals and sockets share that flag between processes.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

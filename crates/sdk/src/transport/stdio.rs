@@ -1,4 +1,4 @@
-//! Server side of the stdio transport.
+//! Server side of the stdio transport: reads messages from standard input and writes responses to standard output.
 //!
 //! A dedicated thread reads with blocking calls, which work on pipes, sockets, files and terminals alike, and
 //! handles each message on that thread: a handler that does not wait costs one read and one write, without waking

@@ -1,4 +1,4 @@
-//! Fields of an agent: parsing and validation.
+//! Fields of an agent: reading from a request body, and validation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

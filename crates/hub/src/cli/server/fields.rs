@@ -1,4 +1,4 @@
-//! Options that `server add` and `server update` share.
+//! Command-line options that `linchpin server add` and `linchpin server update` share.
 
 use clap::Args;
 use linchpin::Revision;

@@ -1,5 +1,5 @@
-//! Decoding of content blocks. Most blocks are text with `type` as the first member: a fast path decodes them without
-//! space for the members of other blocks.
+//! Decoding of content blocks from JSON. Most blocks are text with `type` as the first member: a fast path decodes them
+//! without space for the members of other blocks.
 
 use std::fmt;
 

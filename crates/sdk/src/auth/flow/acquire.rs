@@ -1,4 +1,4 @@
-//! Acquisition steps of a flow: registration, authorization and token request.
+//! Steps of the OAuth flow that get a token: registration, authorization and token request.
 
 use super::authorization::{self, AuthorizationRequest};
 use super::http::FlowResponse;

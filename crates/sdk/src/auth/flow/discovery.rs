@@ -1,4 +1,4 @@
-//! Discovery steps of a flow: resource metadata and authorization server metadata.
+//! Steps of the OAuth flow that discover resource metadata and authorization server metadata.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! `DPoP` proofs (RFC 9449): a token bound to a key is useless to a thief.
+//! `DPoP` proofs of the client (RFC 9449): a token bound to a key is useless to a thief.
 
 use http::HeaderName;
 use serde_json::json;

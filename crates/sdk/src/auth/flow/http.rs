@@ -1,4 +1,4 @@
-//! HTTP requests and responses of a flow, as data; the runner sends them.
+//! HTTP requests and responses of the OAuth flow, as data; the runner sends them.
 
 use std::fmt;
 

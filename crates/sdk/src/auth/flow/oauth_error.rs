@@ -1,4 +1,4 @@
-//! OAuth error responses (RFC 6749 section 5.2).
+//! Parsing of OAuth error responses (RFC 6749 section 5.2).
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Authorization server metadata (RFC 8414, `OpenID` Connect Discovery).
+//! Search for and parsing of authorization server metadata (RFC 8414, `OpenID` Connect Discovery).
 
 use serde::Deserialize;
 

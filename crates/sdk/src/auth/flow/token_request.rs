@@ -1,4 +1,4 @@
-//! Token request steps of a flow: the request, its retry with a nonce, and the record of the issued tokens.
+//! Token request steps of the OAuth flow: the request, its retry with a nonce, and the record of the issued tokens.
 
 use super::dpop;
 use super::http::{FlowRequest, FlowResponse};

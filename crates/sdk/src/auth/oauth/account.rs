@@ -1,4 +1,4 @@
-//! Token state of one server and account.
+//! OAuth token of one account at one server, and the coordination of the callers that need it.
 //!
 //! A caller that needs a token waits for the account lock, uses the token that another caller obtained in the meantime,
 //! and requests one only otherwise. A token request runs to completion even if its caller is cancelled: a refresh token

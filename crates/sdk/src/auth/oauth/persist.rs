@@ -1,4 +1,4 @@
-//! Persistence of new tokens. A token that cannot be stored is used anyway, because its predecessor may be invalid;
+//! Storing of new OAuth tokens. A token that cannot be stored is used anyway, because its predecessor may be invalid;
 //! storing is retried in the background.
 
 use std::sync::Arc;

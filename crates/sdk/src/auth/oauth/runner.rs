@@ -1,4 +1,4 @@
-//! Runner of a flow: sends its requests through the egress module and redirects the user.
+//! Runner of the OAuth flow: sends its requests through the egress module and redirects the user.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

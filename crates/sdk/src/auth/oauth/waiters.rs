@@ -1,4 +1,4 @@
-//! Counter of requests that wait for a token.
+//! Counter of requests that wait for an OAuth token of an account.
 
 use tokio::sync::watch;
 

@@ -1,4 +1,4 @@
-//! Stored token record of a server.
+//! OAuth tokens of one server as stored: tokens, client identity and expiry.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Skill loading. Files are read on demand, and each file is verified against the skill entry before it is returned.
+//! Loading of a skill from a server. Files are read on demand, and each file is verified against the skill entry before
+//! it is returned.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

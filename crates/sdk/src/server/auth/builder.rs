@@ -1,4 +1,4 @@
-//! Builder of the OAuth configuration of a server.
+//! Builder of the OAuth configuration of a server: accepted tokens, issuer and scopes.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

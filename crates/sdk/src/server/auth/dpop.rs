@@ -1,4 +1,4 @@
-//! `DPoP` proof verification (RFC 9449).
+//! Verification of the `DPoP` proofs of requests (RFC 9449).
 
 use std::borrow::Cow;
 use std::time::Duration;

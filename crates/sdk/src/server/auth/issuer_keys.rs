@@ -1,5 +1,5 @@
-//! JWK cache of an issuer. Keys are fetched on demand by one request for all waiting callers, and the fetch rate is
-//! limited regardless of the tokens that arrive.
+//! Cache of the public keys (JWKs) of a token issuer. Keys are fetched on demand by one request for all waiting
+//! callers, and the fetch rate is limited regardless of the tokens that arrive.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Access token of a request. Only the `Authorization` header is accepted.
+//! Access token that a request presents in its `Authorization` header. Only the `Authorization` header is accepted.
 
 use ::http::HeaderValue;
 use ::http::header::{AUTHORIZATION, CONTENT_TYPE};

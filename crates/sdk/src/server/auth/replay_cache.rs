@@ -1,5 +1,5 @@
-//! Replay cache of used `DPoP` proofs. It consists of two generations; the older one is dropped as a whole once all its
-//! proofs have expired.
+//! Replay cache: detects that a `DPoP` proof is used twice. It consists of two generations; the older one is dropped as
+//! a whole once all its proofs have expired.
 
 use std::collections::HashSet;
 use std::sync::Mutex;

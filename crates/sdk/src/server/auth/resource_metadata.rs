@@ -1,4 +1,4 @@
-//! Protected resource metadata (RFC 9728).
+//! Protected resource metadata of the server (RFC 9728): its paths and document.
 
 use serde_json::{Map, Value};
 

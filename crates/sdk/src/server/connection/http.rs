@@ -1,4 +1,4 @@
-//! Connections over HTTP: one request, or a session of requests.
+//! Connection of a client over HTTP: one request, or a session of requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Notifications from the client, and to it.
+//! Handling of notifications from the client, and sending of notifications to it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

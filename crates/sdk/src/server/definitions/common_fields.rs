@@ -1,4 +1,4 @@
-//! Builder methods shared by tools, resources, templates and prompts.
+//! Builder methods that tools, resources, templates and prompts have in common: title, description, icons and metadata.
 
 /// Generates the methods for a builder with a field `definition`.
 macro_rules! describe {

@@ -1,4 +1,4 @@
-//! Completion of prompt arguments and template variables.
+//! Completion handlers for prompt arguments and template variables.
 
 use std::collections::{BTreeMap, HashMap};
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Prompts: their definitions and handlers.
+//! Prompts of a server: builder, registered entry and handler.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Resources and resource templates: their definitions and handlers.
+//! Resources and resource templates of a server: builders, registered entries and handlers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Shared state of handlers, looked up by type.
+//! Shared state that handlers of a server take as a parameter, looked up by type.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;

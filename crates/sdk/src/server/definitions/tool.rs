@@ -1,4 +1,4 @@
-//! Tools: their definitions and the calls of their handlers.
+//! Tools of a server: builder, registered entry and calls of the handler.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! JSON Schema validation, for constraints that decoding does not enforce. Without the feature `validate` there is no
-//! validator, and a schema that needs one is rejected at registration.
+//! JSON Schema validation of arguments and results, for constraints that decoding does not enforce. Without the feature
+//! `validate` there is no validator, and a schema that needs one is rejected at registration.
 
 use serde_json::Value;
 

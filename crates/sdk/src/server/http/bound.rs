@@ -1,4 +1,4 @@
-//! Endpoint bound to an address.
+//! HTTP endpoint that is bound to an address and ready to run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

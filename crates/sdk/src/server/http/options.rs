@@ -1,4 +1,4 @@
-//! Configuration of the HTTP endpoint of a server.
+//! Options of the HTTP endpoint of a server: authentication, limits and sessions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Constructors of HTTP responses.
+//! Constructors of the HTTP responses of an MCP endpoint.
 
 use ::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use ::http::{HeaderName, HeaderValue, Response, StatusCode};

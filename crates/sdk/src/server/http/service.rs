@@ -1,4 +1,4 @@
-//! Endpoint as a service inside another HTTP server.
+//! HTTP endpoint as a `tower` service, for use inside another HTTP server.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Elicitation forms derived from Rust types.
+//! Schemas of elicitation forms, derived from Rust types.
 
 use linchpin_protocol::model::ElicitSchema;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! Result of a request before it is encoded.
+//! Result of a request before it is encoded as JSON.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Data of one request during dispatch. Everything is borrowed, so that a handler without a context needs no
-//! allocation.
+//! Data of one request while it is dispatched to its handler. Everything is borrowed, so that a handler without a
+//! context needs no allocation.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;

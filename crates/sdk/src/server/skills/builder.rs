@@ -1,4 +1,4 @@
-//! Builder of a skill: from a text, from a folder, or from parts.
+//! Builder of a skill of a server: from a text, from a folder, or from parts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

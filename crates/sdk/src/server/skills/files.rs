@@ -1,4 +1,4 @@
-//! Files of a skill: their types and readers.
+//! Files of a skill of a server: where their contents come from, and their MIME types.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Reader of a skill folder on disk, within the limits of a skill.
+//! Reader of a skill folder on disk, which enforces the limits of a skill.
 
 use std::fs;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! Methods of the extension: list skills, get a skill, read a folder.
+//! Methods of the skills extension: list skills, get a skill, read a folder.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Methods of tasks: get, update, cancel, list.
+//! Methods of MCP tasks: get, update, cancel, list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

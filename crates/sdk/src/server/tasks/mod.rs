@@ -1,5 +1,5 @@
-//! Calls that run as tasks, which are created immediately and polled later. In one revision the client requests a task;
-//! from the next revision on, tasks are an extension and the server decides.
+//! Tool calls that run as MCP tasks, which are created immediately and polled later. In one revision the client
+//! requests a task; from the next revision on, tasks are an extension and the server decides.
 
 mod methods;
 mod running_task;

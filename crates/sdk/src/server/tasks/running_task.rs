@@ -1,4 +1,4 @@
-//! Running task: driven to its end, with notifications of its status.
+//! MCP task that runs in this process: driven to its end, with notifications of its status.
 
 use std::sync::{Arc, Mutex};
 use std::task::Poll;

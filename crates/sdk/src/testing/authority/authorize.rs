@@ -1,4 +1,4 @@
-//! Authorization endpoint. The user is already logged in and approves everything.
+//! Authorization endpoint of the test authority. The user is already logged in and approves everything.
 
 use super::clients::{self, OAuthFault};
 use super::form;

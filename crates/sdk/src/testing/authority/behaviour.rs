@@ -1,4 +1,4 @@
-//! Behaviour of the authority: enabled misbehaviours and overridden values.
+//! Behaviour of the test authority: enabled misbehaviours and overridden values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

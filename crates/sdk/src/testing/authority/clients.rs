@@ -1,4 +1,4 @@
-//! Known clients and client authentication.
+//! Registered clients of the test authority, and their authentication.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! `DPoP` proofs: the sender of a request owns the key that its token is bound to (RFC 9449).
+//! Check of `DPoP` proofs by the test authority: the sender of a request owns the key that its token is bound to (RFC
+//! 9449).
 
 use http::HeaderValue;
 

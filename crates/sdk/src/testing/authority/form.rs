@@ -1,4 +1,5 @@
-//! Form and query encoding, independent of the product: a bug shared by both sides would go unnoticed.
+//! Form and query encoding of the test authority, independent of the product: a bug shared by both sides would go
+//! unnoticed.
 
 /// Parameters of a form or query, in order.
 pub(super) type Pairs = Vec<(String, String)>;

@@ -1,4 +1,4 @@
-//! Identity provider of an organization: issues statements about a user for other authorities.
+//! Identity provider of the test authority: exchanges ID tokens for assertions that another authority accepts.
 
 use serde_json::json;
 

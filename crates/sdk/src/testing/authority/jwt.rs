@@ -1,5 +1,5 @@
-//! Tokens signed with ES256, the only algorithm of the authority. Independent of the product's implementation, which
-//! is tested against this one.
+//! JWTs of the test authority, signed with ES256, its only algorithm. Independent of the product's implementation,
+//! which is tested against this one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -1,4 +1,4 @@
-//! Metadata of the authority and of the protected resource, and its misbehaviours.
+//! Metadata documents of the test authority and of the protected endpoint, and their misbehaviours.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Observations of the authority: recorded requests, and counters of tokens.
+//! Observations of the test authority: recorded requests, and counters of tokens.
 
 use std::sync::Arc;
 

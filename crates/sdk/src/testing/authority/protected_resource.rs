@@ -1,4 +1,4 @@
-//! Protected endpoint: a server of this library behind an independent token check.
+//! Protected endpoint of the test authority: a server of this library behind an independent token check.
 
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::request::Parts;

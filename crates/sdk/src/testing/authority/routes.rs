@@ -1,4 +1,4 @@
-//! Routing of requests to endpoints.
+//! Routing of the test authority's requests to its endpoints.
 
 use http::Method;
 use http::request::Parts;

@@ -1,4 +1,4 @@
-//! Token endpoint: validation of token requests.
+//! Token endpoint of the test authority: validation of token requests.
 
 use http::header::CONTENT_TYPE;
 

@@ -1,4 +1,4 @@
-//! Responses of the token endpoint, valid or spoiled.
+//! Responses of the test authority's token endpoint, valid or misbehaving.
 
 use serde_json::{Value, json};
 

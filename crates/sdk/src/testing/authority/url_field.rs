@@ -1,4 +1,4 @@
-//! Metadata fields from which clients discover a URL.
+//! Fields in which the test authority names a URL, for tests that replace that URL.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Argument types accepted by `Client::stdio`.
+//! Types of the program arguments that `Client::stdio` accepts.
 
 use std::ffi::{OsStr, OsString};
 

@@ -1,4 +1,4 @@
-//! Placeholder without `/proc`: only the process group of a child is known.
+//! Placeholder for the process finder on systems without `/proc`: only the process group of a child is known.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! Placeholder outside Linux, where orphans cannot be reparented to a supervisor.
+//! Placeholder for the supervisor outside Linux, where orphans cannot be reparented to it.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;

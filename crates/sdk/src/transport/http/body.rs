@@ -1,4 +1,4 @@
-//! Response bodies, read with a size limit and an idle timeout.
+//! Reading of HTTP response bodies in the client, with a size limit and an idle timeout.
 
 use std::future::poll_fn;
 use std::pin::Pin;

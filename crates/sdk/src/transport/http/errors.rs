@@ -1,4 +1,4 @@
-//! Error codes and constructors of the HTTP transport.
+//! Error codes and constructors of errors of the HTTP client transport.
 
 use std::borrow::Cow;
 

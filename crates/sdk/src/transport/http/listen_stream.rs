@@ -1,4 +1,4 @@
-//! Standalone stream of a session: messages that belong to no request.
+//! Standalone SSE stream of a session: messages of the server that belong to no request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Classification of outgoing messages, and the headers that mirror them.
+//! Classification of the client's outgoing messages, and the HTTP headers that mirror them.
 
 use std::borrow::Cow;
 

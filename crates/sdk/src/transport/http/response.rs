@@ -1,4 +1,4 @@
-//! One HTTP request and its response.
+//! Exchange of one HTTP request: sends the message and handles the response, including lost sessions.
 
 use std::sync::Arc;
 

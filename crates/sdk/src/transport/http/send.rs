@@ -1,4 +1,4 @@
-//! HTTP requests with provided headers, authentication and redirects.
+//! Sending of HTTP requests with provided headers, authentication and redirects.
 
 use ::http::header::{HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use ::http::{Method as Verb, Request as HttpRequest, Response, StatusCode};

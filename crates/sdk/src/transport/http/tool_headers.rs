@@ -1,4 +1,4 @@
-//! Parameter headers of listed tools.
+//! Mirrored parameters of the tools that a server has listed, for the `Mcp-Param-*` headers of calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

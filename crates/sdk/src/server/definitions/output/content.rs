@@ -1,4 +1,4 @@
-//! Values that convert into one content block.
+//! Conversion of return values of handlers into one content block.
 
 use linchpin_protocol::model::{Content, ResourceContents, ResourceLink};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Structured values as return values of handlers.
+//! Wrapper with which handlers return structured values.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Return values of prompt handlers.
+//! Conversion of return values of prompt handlers into prompt messages.
 
 use linchpin_protocol::model::{Content, GetPromptResult, PromptMessage};
 

@@ -1,4 +1,4 @@
-//! Return values of resource handlers.
+//! Conversion of return values of resource handlers into resource contents.
 
 use linchpin_protocol::model::{ReadResourceResult, ResourceContents};
 use schemars::JsonSchema;

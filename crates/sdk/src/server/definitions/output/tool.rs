@@ -1,4 +1,4 @@
-//! Return values of tool handlers.
+//! Conversion of return values of tool handlers into tool results.
 
 use linchpin_protocol::model::{CallToolResult, Content, ResourceContents, ResourceLink, StructuredContent};
 use schemars::JsonSchema;

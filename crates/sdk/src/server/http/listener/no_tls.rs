@@ -1,4 +1,4 @@
-//! Placeholder for TLS without the feature `tls`.
+//! Placeholder for the TLS of a listener, without the feature `tls`.
 
 use std::io;
 

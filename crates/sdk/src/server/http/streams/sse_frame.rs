@@ -1,4 +1,4 @@
-//! SSE framing of messages.
+//! Framing of messages as SSE events, and the format of event ids.
 
 use std::io::Write as _;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Keys that seal the request state. The first key seals and all keys open, so that keys can be rotated while calls
-//! are pending, and shared by several instances.
+//! Keys that encrypt the request state of multi round-trip requests. The first key seals and all keys open, so that
+//! keys can be rotated while calls are pending, and shared by several instances.
 
 use std::fmt;
 
