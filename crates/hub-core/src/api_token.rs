@@ -32,7 +32,7 @@ pub fn issue(platform: &dyn Platform) -> (TokenId, Secret, Digest) {
     (id, Secret::new(text), stored)
 }
 
-/// Parses a token. Returns its id and the digest to compare with the stored one.
+/// Parses an API token and verifies its check digits. Returns its id and the digest to compare with the stored one.
 pub fn parse(text: &str) -> Option<(TokenId, Digest)> {
     let (body, presented_digits) = text.rsplit_once('_')?;
     if check_digits(body) != presented_digits {

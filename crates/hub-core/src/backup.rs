@@ -36,7 +36,7 @@ struct Header {
     version: u32,
     /// Time at which the backup was started.
     at: Timestamp,
-    /// Public audit key. It verifies the footer and identifies the key file of the hub.
+    /// Public key that verifies the audit signatures. It verifies the footer and identifies the key file of the hub.
     audit_key: String,
     /// Text of the key file, if the backup was requested to contain it.
     keys: Option<String>,
@@ -170,7 +170,7 @@ impl BackupSummary {
 struct LineReader<R> {
     input: R,
     line: Vec<u8>,
-    /// Number of the current line, from 1.
+    /// Number of the current line of the backup, from 1.
     number: u64,
 }
 
@@ -207,7 +207,7 @@ pub struct BackupReader<R> {
 }
 
 impl<R: BufRead> BackupReader<R> {
-    /// Reads the header of a backup.
+    /// Creates a reader of a backup and reads its header.
     pub fn new(from: R) -> Result<Self> {
         let mut lines = LineReader { input: from, line: Vec::new(), number: 0 };
         let foreign = |_| {

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use crate::id::TenantId;
 use crate::lock::lock;
 
-/// Number of events in the buffer.
+/// Number of events that the event log holds in memory.
 pub const CAPACITY: usize = 4_096;
 
 /// Numbered event of the hub for subscribers, such as a changed call.
@@ -52,7 +52,7 @@ pub struct EventLog(Arc<Inner>);
 
 struct Inner {
     buffer: Mutex<EventBuffer>,
-    /// Number of the last event.
+    /// Number of the last published event, which subscribers watch.
     last_number: watch::Sender<u64>,
     /// Channel to the store that numbers the events of a cluster.
     forward: Option<mpsc::Sender<(TenantId, NewEvent)>>,

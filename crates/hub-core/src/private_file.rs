@@ -13,7 +13,7 @@ pub enum InsecurePermissions {
     /// Other users can read or change the file.
     #[error("others can read or change it: restrict access with `chmod 600`")]
     AccessibleToOthers,
-    /// Other users can write to the folder.
+    /// Other users can write to the checked folder.
     #[error("others can put files into it: restrict access with `chmod 700`")]
     WritableByOthers,
     /// Another user owns the file.
@@ -44,7 +44,7 @@ pub fn check_private(metadata: &Metadata) -> Result<(), InsecurePermissions> {
 /// Reason why a path above a private file is not safe: other users can replace the file.
 #[derive(Debug, thiserror::Error)]
 pub enum InsecureParent {
-    /// Other users can write to the folder.
+    /// Other users can write to this folder above the file.
     #[error(
         "other users can write to the folder `{folder}` above it and replace its contents: run `chmod go-w {folder}`, or choose another folder",
         folder = .0.display()

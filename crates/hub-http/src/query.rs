@@ -30,7 +30,7 @@ pub(crate) enum ParameterType {
     OneOf(&'static [&'static str]),
 }
 
-/// Parameters of a paged list.
+/// Query parameters of a route that returns a paged list.
 pub(crate) const PAGING: [Parameter; 2] = [
     Parameter {
         name: "after",

@@ -32,7 +32,7 @@ pub(crate) struct ApiRequest {
     pub(crate) headers: HeaderMap,
     /// JSON body; an empty object if the request has none.
     pub(crate) body: Value,
-    /// Notified when the handler no longer needs the body, so that its memory can be released.
+    /// Signal that the handler no longer needs the body, so that its memory can be released.
     pub(crate) body_released: Arc<Notify>,
 }
 

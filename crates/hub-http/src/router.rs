@@ -148,7 +148,8 @@ async fn serve(
     response.await
 }
 
-/// Reads a body. If the body does not arrive at once, checks the credential again: it may have been revoked since.
+/// Reads the body of a request. If the body does not arrive at once, checks the credential again: it may have been
+/// revoked since.
 async fn read_body_rechecked<T>(
     app: &AppState,
     caller: Option<&Caller>,

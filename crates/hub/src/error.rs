@@ -81,7 +81,7 @@ impl CliError {
         Self::new(CliErrorKind::Usage, message)
     }
 
-    /// Prefixes the message with the failed operation.
+    /// Prefixes the error message with the failed operation.
     pub(crate) fn context(mut self, context: &str) -> Self {
         self.message = format!("{context}: {}", self.message);
         self

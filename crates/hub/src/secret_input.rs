@@ -13,7 +13,7 @@ use crate::signals::Signals;
 /// Maximum number of bytes read from standard input if it is a pipe.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// Reads a secret. On a terminal, shows `question` as the prompt.
+/// Reads a secret from the terminal or standard input. On a terminal, shows `question` as the prompt.
 pub(crate) async fn read_secret(question: &str) -> Result<Secret, CliError> {
     let text = if io::stdin().is_terminal() {
         let mut signals = Signals::new()?;

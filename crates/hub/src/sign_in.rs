@@ -51,7 +51,8 @@ fn registered_client(args: &SignInArgs) -> Result<OAuth, CliError> {
     })
 }
 
-/// Opens the store of grants. Its key is in another directory, so that a copy of one is useless without the other.
+/// Opens the store of the OAuth grants of commands. Its key is in another directory, so that a copy of one is useless
+/// without the other.
 fn store() -> Result<FileStore, CliError> {
     let folder = own_directory(&env_variable, "XDG_DATA_HOME", ".local/share")?.join("sign-ins");
     let key = own_directory(&env_variable, "XDG_CONFIG_HOME", ".config")?.join("sign-ins.key");

@@ -60,7 +60,7 @@ pub(crate) struct Target {
     pub(crate) revision: Option<Revision>,
     pub(crate) verbose: bool,
     pub(crate) screen: Arc<Screen>,
-    /// OAuth settings.
+    /// OAuth settings for signing in to the server.
     pub(crate) sign_in: SignInArgs,
     /// Recorder of the connection steps, for `linchpin doctor`.
     pub(crate) trace: Option<Arc<Trace>>,

@@ -72,7 +72,7 @@ impl<'de> Decoder<'de> {
         DecodeError { at: Some(self.at.min(self.text.len())), reason: "invalid JSON".into() }
     }
 
-    /// Reads the string at the current position.
+    /// Reads the JSON string at the current position.
     fn string(&mut self) -> Result<Cow<'de, str>> {
         let start = self.at + 1;
         let bytes = self.text.as_bytes();
@@ -98,7 +98,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Reads the key at the current position and its colon.
+    /// Reads the object key at the current position and its colon.
     fn key(&mut self) -> Result<Key<'de>> {
         if self.peek()? != b'"' {
             return Err(self.invalid_json());

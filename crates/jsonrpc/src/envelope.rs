@@ -16,14 +16,14 @@ pub enum Message<'a> {
         id: Id<'a>,
         /// Method name.
         method: Cow<'a, str>,
-        /// Parameters.
+        /// Parameters of the request.
         params: Params<'a>,
     },
     /// Notification; expects no response.
     Notification {
         /// Method name.
         method: Cow<'a, str>,
-        /// Parameters.
+        /// Parameters of the notification.
         params: Params<'a>,
     },
     /// Response to a request of the receiver.

@@ -19,7 +19,7 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Parses an object from JSON text with the same strictness as a message.
+    /// Parses the parameters of a message from JSON text, with the same strictness as a message.
     pub fn parse(text: &'a str, limits: Limits) -> Result<Self, ParseError> {
         let mut scan = Scan::new(text, limits);
         if scan.peek() != Some(b'{') {
@@ -30,7 +30,8 @@ impl<'a> Params<'a> {
         Ok(params)
     }
 
-    /// Reads an object. The scanner must be at its opening brace.
+    /// Reads the parameters of a message at the current position of the scanner. The scanner must be at its opening
+    /// brace.
     pub(crate) fn read(scan: &mut Scan<'a>, depth: u32) -> Result<Self, ParseError> {
         let start = scan.at;
         let mut params = Self::default();

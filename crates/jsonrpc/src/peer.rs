@@ -79,7 +79,7 @@ pub struct Peer {
 struct PeerShared {
     pending: Mutex<PendingRequests>,
     limit: usize,
-    /// Number of active timeout pauses.
+    /// Number of active pauses of the request timeouts.
     paused: AtomicUsize,
     /// Wakes the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
     timekeeper_wake: Arc<Notify>,
@@ -118,7 +118,8 @@ struct Waiter {
 }
 
 enum WaiterState {
-    /// No response yet. Holds the waker of the caller once the call has been polled.
+    /// The request has no response yet; the waker is that of its future. Holds the waker of the caller once the call
+    /// has been polled.
     Pending(Option<Waker>),
     /// Response that the caller has not taken yet.
     Ready(CallResult),
@@ -190,7 +191,7 @@ impl PeerShared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes a response to the pending request. Returns `false` if no such request is pending.
+    /// Passes a response to the pending request with this number. Returns `false` if no such request is pending.
     fn resolve(&self, id: i64, result: impl FnOnce(String) -> CallResult) -> bool {
         let resolved = self.lock_pending().waiters.get_mut(&id).map(|waiter| waiter.resolve(result));
         let (is_first, waker) = resolved.unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::version::{Feature, Revision};
 
 /// Output buffer for JSON, and the protocol revision in which values are encoded.
 pub struct Encoder<'a> {
-    /// Output buffer.
+    /// Buffer to which the JSON is appended.
     pub out: &'a mut Vec<u8>,
     /// Revision that messages are encoded for.
     pub revision: Revision,

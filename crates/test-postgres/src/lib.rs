@@ -17,7 +17,7 @@ use self::watchdog::ServerProcess;
 const USER: &str = "tester";
 /// First of the ports that the test server tries, which are below the ephemeral ports of the system.
 const FIRST_PORT: u16 = 20_000;
-/// Number of ports to try.
+/// Number of ports that the test server tries.
 const PORT_COUNT: u32 = 12_000;
 
 /// PostgreSQL server with its files, which are removed when the process of the test is gone.

@@ -98,7 +98,7 @@ impl HeadFile {
         Ok(local_file.or_else(|| last(&|one| Some(&*one.store) == store)))
     }
 
-    /// Reads all lines. A line that was cut off by a full disk is skipped.
+    /// Reads all signed heads of the file. A line that was cut off by a full disk is skipped.
     fn read_lines(&self) -> io::Result<Vec<SignedHead>> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

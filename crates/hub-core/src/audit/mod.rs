@@ -80,7 +80,7 @@ pub struct StoredAuditEntry {
 /// Chain head: number and hash of the last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainHead {
-    /// Number of the last entry; 0 before the first.
+    /// Number of the last audit entry; 0 before the first.
     pub number: u64,
     /// Hash of the last entry.
     pub hash: Digest,
@@ -157,7 +157,7 @@ pub enum Damage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {number} of the audit is damaged: {reason}")]
 pub struct ChainError {
-    /// Number of the damaged entry.
+    /// Number of the damaged audit entry.
     pub number: u64,
     /// Kind of damage of the audit chain.
     pub kind: Damage,

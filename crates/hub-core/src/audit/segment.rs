@@ -26,9 +26,9 @@ pub struct Segment {
     pub segment: u64,
     /// Tenant of the audit entries in the segment.
     pub tenant: TenantId,
-    /// Number of the first entry.
+    /// Number of the first audit entry of the segment.
     pub first: u64,
-    /// Number of the last entry.
+    /// Number of the last audit entry of the segment.
     pub last: u64,
     /// Number of audit entries in the segment.
     pub count: u64,

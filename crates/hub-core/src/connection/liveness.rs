@@ -83,7 +83,7 @@ impl ConnectionPool {
         due.filter_map(|(key, slot)| Slot::pooled(slot, key)).collect()
     }
 
-    /// Pings the server. Returns whether it was not reached.
+    /// Pings the server over this connection. Returns whether it was not reached.
     pub(crate) async fn ping_fails(&self, connection: &PooledConnection) -> bool {
         match tokio::time::timeout(CHECK_TIMEOUT, connection.ping()).await {
             Ok(Err(error)) => self.report_failure(connection, &error).await,
@@ -91,7 +91,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Publishes the status of connections that the server has closed.
+    /// Publishes the status `disconnected` for connections that the server has closed.
     pub fn reap_closed(&self) {
         let slots = lock(&self.slots);
         for (key, slot) in &*slots {

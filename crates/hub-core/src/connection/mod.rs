@@ -129,7 +129,7 @@ struct Slot {
     /// State of the connection, locked while it is being opened, so that it is opened once.
     state: tokio::sync::Mutex<SlotState>,
     status: Mutex<SlotStatus>,
-    /// One permit per user of the connection. Closing it waits for all permits.
+    /// Semaphore with one permit per user of the connection; closing the connection waits for all permits.
     users: Arc<Semaphore>,
     /// Signal that forces the connection to close although it is in use. It is closed when the connection must end
     /// although it is in use.
@@ -431,7 +431,7 @@ impl ConnectionPool {
             .unwrap_or(ConnectionStatus::Disconnected)
     }
 
-    /// Opens a connection outside the pool. The caller closes it.
+    /// Opens a connection to a server outside the pool. The caller closes it.
     pub async fn connect_unpooled(
         &self,
         actor: Actor,

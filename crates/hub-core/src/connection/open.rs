@@ -27,7 +27,7 @@ pub(crate) fn backoff(attempts: u8) -> Duration {
     RETRY_DELAY * (1 << attempts.min(5))
 }
 
-/// Opens a connection. `changed` is called when the server's lists change.
+/// Opens a connection of the hub to a server. `changed` is called when the server's lists change.
 pub(super) async fn open(
     server: &Server,
     proof: Option<&AuthMaterial>,

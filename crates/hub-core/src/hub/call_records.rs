@@ -29,7 +29,7 @@ pub struct CallView {
     /// Call id.
     #[schemars(with = "String")]
     pub id: CallId,
-    /// Qualified name of the tool. Absent if the server was removed.
+    /// Qualified name of the tool, such as `mcp_demo__add`. Absent if the server was removed.
     pub name: Option<String>,
     /// Id of the server whose tool was called.
     #[schemars(with = "String")]

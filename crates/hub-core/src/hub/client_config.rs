@@ -35,7 +35,7 @@ pub enum ClientApp {
 pub struct ClientConfig {
     /// Content of the configuration file of the client app.
     pub file: Value,
-    /// Notes about servers, including skipped ones.
+    /// Notes for the user about servers, including skipped ones.
     pub notes: Vec<String>,
 }
 

@@ -51,7 +51,7 @@ pub(super) struct ApprovalUse {
 pub(super) struct RunningCall {
     pub(super) subject: Subject,
     pub(super) stop: Arc<Notify>,
-    /// Number of attempts to start it: of several concurrent approvals, all but one fail.
+    /// Number of attempts to start the call: of several concurrent approvals, all but one fail.
     attempts: usize,
 }
 

@@ -19,7 +19,7 @@ const MAX_METERED_SERVERS: usize = 1_000;
 /// Duration histogram of the calls of one server with one status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DurationHistogram {
-    /// Number of calls.
+    /// Number of calls in the histogram.
     pub count: u64,
     /// Sum of all recorded durations, in milliseconds.
     pub total_ms: u64,

@@ -12,7 +12,7 @@ use crate::text::{hex, unhex};
 const PASSWORD_LEN: std::ops::RangeInclusive<usize> = 8..=1_024;
 /// Memory of one Argon2id hash, in KiB.
 const MEMORY_KIB: u32 = 64 * 1_024;
-/// Passes of Argon2id over this memory.
+/// Number of Argon2id passes over the memory of one hash.
 const ITERATIONS: u32 = 3;
 
 /// Password hash of a user, stored with its Argon2id parameters.

@@ -45,7 +45,7 @@ pub(super) struct ServerContact {
     /// Version of the server settings with which the last sync failed.
     #[serde(default)]
     pub(super) of: u64,
-    /// Number of tools.
+    /// Number of tools that the server listed.
     pub(super) tools: usize,
     /// Tools that the last sync has skipped. Absent in records of older versions.
     #[serde(default)]

@@ -71,7 +71,7 @@ pub struct ServerView {
     /// Time of the last update of the tools from the server.
     #[schemars(with = "Option<String>")]
     pub last_synced: Option<Timestamp>,
-    /// Number of tools.
+    /// Number of tools of the server.
     pub tools: usize,
     /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,
@@ -93,6 +93,6 @@ pub struct ServerFilter {
     pub enabled: Option<bool>,
     /// Only servers with this connection status.
     pub status: Option<ConnectionStatus>,
-    /// Part of the name, slug or description.
+    /// Only servers with this text in their name, slug or description.
     pub q: Option<String>,
 }

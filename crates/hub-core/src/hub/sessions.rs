@@ -39,7 +39,7 @@ const MSG_WRONG_CREDENTIALS: &str = "wrong name or password";
 pub(super) struct BrowserSessionRecord {
     id: String,
     user: UserId,
-    /// Password version of the user at the login.
+    /// Number of password changes of the user at the time of the login; a later change ends the session.
     passwords: u32,
     created: Timestamp,
     used: Timestamp,

@@ -41,7 +41,7 @@ const MAX_EVENT_NAMES: usize = 20;
 /// Result of a tool sync: which tools of the server are new, changed, gone or skipped.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct SyncReport {
-    /// Number of tools.
+    /// Number of tools that the server listed.
     pub tools: usize,
     /// Names of the tools that are new.
     pub added: Vec<String>,

@@ -25,7 +25,7 @@ use crate::tool::pin::{DefinitionChange, TrustState, count_invisible, pin};
 /// Tool, as shown to users and models.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ToolView {
-    /// Qualified name.
+    /// Qualified name of the tool, such as `mcp_demo__add`.
     pub name: String,
     /// Slug of the server.
     pub server: String,
@@ -68,7 +68,7 @@ pub struct ToolFilter {
     pub agent: Option<AgentId>,
     /// Lists only tools that can, or cannot, be called now.
     pub callable: Option<bool>,
-    /// Part of the name or description.
+    /// Only tools with this text in their name or description.
     pub q: Option<String>,
 }
 

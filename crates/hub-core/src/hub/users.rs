@@ -22,7 +22,7 @@ pub(super) struct UserRecord {
     pub(super) id: UserId,
     pub(super) name: String,
     pub(super) password: Option<PasswordHash>,
-    /// Password version. A session belongs to one version and ends with it.
+    /// Number of password changes of the user. A change ends the sessions that were started before it.
     pub(super) passwords: u32,
     pub(super) created: Timestamp,
 }
@@ -70,7 +70,7 @@ impl ChangedBy<'_> {
 pub struct PasswordChange {
     /// User whose password was set.
     pub user: UserView,
-    /// New session of the browser that made the change.
+    /// New session of the browser in which the user changed the password.
     pub session: Option<NewSession>,
 }
 

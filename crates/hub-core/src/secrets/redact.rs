@@ -23,7 +23,7 @@ const MIN_SECRET_LEN: usize = 4;
 const MIN_NAMED_SECRET_LEN: usize = 8;
 /// Minimum length from which the user of a URL without a password is taken for a token.
 const MIN_URL_TOKEN_LEN: usize = 20;
-/// Number of sign-ins and refreshes of a connection whose tokens are redacted.
+/// Number of sign-ins and refreshes of a connection whose tokens are still redacted.
 const MAX_TOKEN_SETS: usize = 8;
 pub(crate) const MASK: &str = "***";
 
@@ -201,7 +201,7 @@ fn url_credentials(text: &str) -> Vec<Secret> {
     found
 }
 
-/// Percent-decodes a text. Returns `None` if there is nothing to decode.
+/// Decodes percent-encoded text. Returns `None` if there is nothing to decode.
 fn percent_decode(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();

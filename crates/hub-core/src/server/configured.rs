@@ -65,7 +65,7 @@ impl ConfiguredServer {
 }
 
 impl ProgramSpec {
-    /// Reads the program and the names of inherited variables.
+    /// Reads the program of a stdio server and the names of the variables that it inherits.
     fn read(form: &mut ObjectReader) -> Result<(Self, Vec<String>)> {
         let command = form.string("command", MAX_PATH_LEN)?.unwrap_or_default();
         if command.trim().is_empty() {

@@ -133,7 +133,7 @@ fn authentication(form: &mut ObjectReader) -> Result<Authentication> {
 }
 
 impl ServerDraft {
-    /// Reads a draft. Fails with advice if a field is unknown or belongs elsewhere.
+    /// Reads a server draft from a JSON object. Fails with advice if a field is unknown or belongs elsewhere.
     pub fn read(value: Value) -> Result<Self> {
         let mut form = ObjectReader::new(value)?;
         let text = "stdio servers come only from the configuration file: run `linchpin server add NAME -- command \

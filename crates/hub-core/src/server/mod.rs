@@ -74,7 +74,7 @@ pub struct ServerSettings {
     /// Concurrency limit: calls in flight. Default: unlimited.
     #[serde(default)]
     pub calls_at_once: Option<u32>,
-    /// Protocol revision of the connections. Default: the newest that both sides support.
+    /// Protocol revision of the connections to the server. Default: the newest that both sides support.
     #[serde(default)]
     pub revision: Option<Revision>,
 }

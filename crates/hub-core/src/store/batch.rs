@@ -62,7 +62,7 @@ pub enum StoreChange {
     FinishCall {
         /// Call to finish.
         call: CallId,
-        /// Outcome to store.
+        /// Outcome of the call to store.
         outcome: CallOutcome,
     },
     /// Replaces the arguments of a pending call.
@@ -86,7 +86,7 @@ pub enum StoreChange {
         decided_by: String,
         /// Time of the decision.
         at: Timestamp,
-        /// New binding, if the user has changed the arguments.
+        /// New digest that the approval is bound to, if the user has changed the arguments.
         digest: Option<Digest>,
     },
     /// Consumes an approval that was granted for exactly this call and has not expired.
@@ -111,7 +111,7 @@ pub enum StoreChange {
     /// newest checkpoint. All entries must exist, and at least one later entry: the chain head is read from the last
     /// one.
     RemoveSealedEntries {
-        /// Number of the first entry, which must be the first in the store.
+        /// Number of the first audit entry to remove, which must be the first in the store.
         first: u64,
         /// Head of the hash chain at the last removed entry.
         last: ChainHead,

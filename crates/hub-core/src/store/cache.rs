@@ -37,7 +37,7 @@ pub struct CachedStore {
 struct CacheState {
     documents: HashMap<(TenantId, DocumentKey), StoredDocument>,
     ids: HashMap<(TenantId, DocumentKind, String), String>,
-    /// Number of changes. A document that was read before a change is not cached after it.
+    /// Number of changes of cached documents. A document that was read before a change is not cached after it.
     changes: u64,
     /// Documents that are being changed, with the number of running commits. They are not cached before the last commit
     /// has finished.

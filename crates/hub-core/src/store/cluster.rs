@@ -13,7 +13,7 @@ use crate::platform::Platform;
 /// Cached documents that a change by a peer hub invalidates: one document, or all children of a parent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CacheScope {
-    /// One document.
+    /// One cached document.
     Document(DocumentKey),
     /// All documents of a kind with this parent.
     Children(DocumentKind, String),

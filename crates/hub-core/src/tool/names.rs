@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Maximum length of the slug of a server.
 const MAX_SLUG_LEN: usize = 32;
-/// Number of hexadecimal digits of a digest in a name.
+/// Number of hexadecimal digits of the digest in a shortened tool name.
 const DIGEST_LEN: usize = 8;
 
 /// Maximum length of a qualified name for most models.

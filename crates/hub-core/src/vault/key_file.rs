@@ -38,7 +38,7 @@ pub enum KeyFileError {
         /// I/O error.
         error: io::Error,
     },
-    /// Other users can access the file.
+    /// Other users can access the key file.
     #[error("the key file `{}` is not private: {reason}", path.display())]
     InsecurePermissions {
         /// Path of the key file.
@@ -46,7 +46,7 @@ pub enum KeyFileError {
         /// Reason why the file is not private.
         reason: private_file::InsecurePermissions,
     },
-    /// Other users can replace the file.
+    /// Other users can replace the key file, because they can write to a folder above it.
     #[error("the key file `{}` cannot be used: {reason}", path.display())]
     InsecureParent {
         /// Path of the key file.
@@ -82,7 +82,7 @@ pub struct KeyFileLock {
 }
 
 impl KeyFile {
-    /// Reads the file, or creates it if it does not exist. Returns whether it was created.
+    /// Reads the key file, or creates it if it does not exist. Returns whether it was created.
     pub fn open(path: &Path, platform: &dyn Platform) -> Result<(Self, bool), KeyFileError> {
         private_file::check_parents(path)
             .map_err(|reason| KeyFileError::InsecureParent { path: path.to_owned(), reason })?;
@@ -102,7 +102,7 @@ impl KeyFile {
         Ok((key_file, true))
     }
 
-    /// Reads the file, if it exists.
+    /// Reads the key file, if it exists.
     fn read(path: &Path) -> Result<Option<Self>, KeyFileError> {
         let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
         let file = match File::open(path) {
@@ -126,7 +126,7 @@ impl KeyFile {
         }
     }
 
-    /// Reads the file again: another hub may have rotated the root key.
+    /// Reads the key file again: another hub may have rotated the root key.
     pub fn reload(&mut self) -> Result<(), KeyFileError> {
         let failed = |error| KeyFileError::Io { path: self.path.clone(), error };
         let found = Self::read(&self.path)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
@@ -138,7 +138,7 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Parses the text of a key file for this path.
+    /// Parses the text of a key file; `path` is where it is stored.
     pub fn parse(path: &Path, text: &str) -> Result<Self, KeyFileError> {
         let broken = |line| KeyFileError::Invalid { path: path.to_owned(), line };
         let (mut audit, mut roots) = (None, Vec::<RootKey>::new());

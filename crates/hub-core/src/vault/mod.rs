@@ -26,7 +26,7 @@ use crate::platform::{Platform, random};
 /// Root key of the vault, with its id: it encrypts the tenant keys.
 #[derive(Clone)]
 pub struct RootKey {
-    /// Random id, so that two hubs never use one id for two keys. Older versions counted from one.
+    /// Random id of the key, so that two hubs never use one id for two keys. Older versions counted from one.
     pub id: u64,
     key: SealingKey,
 }
@@ -36,7 +36,7 @@ pub struct RootKey {
 pub struct WrappedTenantKey {
     /// Tenant that the key belongs to.
     pub tenant: TenantId,
-    /// Number of the key within its tenant.
+    /// Number of the key among the keys of its tenant; the highest is the newest.
     pub number: u32,
     /// Id of the root key that wraps it.
     pub root: u64,
@@ -48,7 +48,7 @@ pub struct WrappedTenantKey {
 #[derive(Clone)]
 pub struct TenantKey {
     tenant: TenantId,
-    /// Number of the key within its tenant.
+    /// Number of the key among the keys of its tenant; the highest is the newest.
     pub number: u32,
     key: SealingKey,
 }

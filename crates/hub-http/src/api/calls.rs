@@ -38,7 +38,7 @@ pub(crate) const FILTERS: [Parameter; 6] = [
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewCall {
-    /// Qualified name of the tool.
+    /// Qualified name of the tool, such as `mcp_demo__add`.
     tool: Option<String>,
     /// Id or slug of the server whose tool is called, together with `name`; alternative to `tool`.
     server: Option<String>,

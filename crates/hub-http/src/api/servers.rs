@@ -52,7 +52,7 @@ struct ServerFields {
     /// Maximum number of concurrent calls. Default: no limit.
     #[schemars(range(min = 1, max = 1_000))]
     calls_at_once: Option<u32>,
-    /// Protocol revision of its connections. Default: the newest that both sides support.
+    /// Protocol revision of the connections to the server. Default: the newest that both sides support.
     revision: Option<String>,
     /// Whether the server is enabled. Default: true.
     enabled: Option<bool>,
@@ -104,7 +104,7 @@ pub(crate) struct ServerChanges {
 /// Result of trusting all new tools of a server.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct TrustedTools {
-    /// Number of tools that were not trusted before.
+    /// Number of tools that became trusted by this request.
     trusted: usize,
 }
 

@@ -23,7 +23,7 @@ pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewToken {
-    /// Purpose of the token.
+    /// Purpose of the token, shown in the list of tokens.
     #[schemars(length(min = 1, max = 100))]
     name: String,
     /// Validity of the token in days. Default: 90.

@@ -53,7 +53,7 @@ pub(super) struct ClusterMember {
     pub(super) hub: String,
     pub(super) shared: Cluster,
     platform: Arc<dyn Platform>,
-    /// Offset of the database clock from the local clock in milliseconds.
+    /// Offset of the database clock from the clock of this hub in milliseconds.
     clock_offset_ms: AtomicI64,
 }
 

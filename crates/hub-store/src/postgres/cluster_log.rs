@@ -118,7 +118,7 @@ impl ClusterLogReader {
         Ok(ClusterLogReader { hub: hub.to_owned(), position: last })
     }
 
-    /// Reads all new rows and applies them.
+    /// Reads all new rows of the cluster log and applies them to this hub.
     pub(super) async fn read(&mut self, db: &DbConnection, shared: &Cluster) -> Result<()> {
         loop {
             let found =

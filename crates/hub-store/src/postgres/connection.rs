@@ -111,7 +111,7 @@ pub(super) struct ReconnectingConnection {
     options: ConnectOptions,
     /// SQL that is run on every new connection.
     session_setup: String,
-    /// Notified by `NOTIFY` messages of the database.
+    /// Signal that is set by `NOTIFY` messages of the database.
     notified: Arc<Notify>,
     state: Mutex<LinkState>,
 }

@@ -21,9 +21,9 @@ use super::writer::{WriteRequest, Writer};
 use super::{QueryExecutor, StoreFailure, migrations, unreachable_error};
 use crate::Durability;
 
-/// Queue length of the writer; senders wait while the queue is full.
+/// Queue length of the database writer; senders wait while the queue is full.
 const QUEUE_LEN: usize = 1_024;
-/// Number of connections for reads.
+/// Number of database connections for reads.
 const READER_COUNT: usize = 4;
 /// Timeout of one SQL query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -44,8 +44,8 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens the database. With `cluster_platform`, the hub is a member of a cluster, and its clock is compared to the
-    /// database clock.
+    /// Opens the PostgreSQL database of the hub. With `cluster_platform`, the hub is a member of a cluster, and its
+    /// clock is compared to the database clock.
     pub(super) async fn open(
         url: &str,
         durability: Durability,

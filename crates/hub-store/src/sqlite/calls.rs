@@ -170,7 +170,7 @@ pub(super) fn get(db: &Connection, tenant: TenantId, call: CallId) -> Result<Opt
     read_row(db, &format!("{CALL_COLUMNS} FROM calls"), [tenant.to_string(), call.to_string()], read_call)
 }
 
-/// Reads the row with this tenant and id.
+/// Reads the row of a call or approval with this tenant and id.
 fn read_row<T>(
     db: &Connection,
     columns_from: &str,

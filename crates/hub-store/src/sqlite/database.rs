@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{CODE_STORE_BROKEN, database_error};
 use crate::Durability;
 
-/// Queue length per thread; senders wait while the queue is full.
+/// Queue length per database thread; senders wait while the queue is full.
 const QUEUE_LEN: usize = 1_024;
 /// Maximum number of batches per commit.
 const MAX_GROUP_SIZE: usize = 64;

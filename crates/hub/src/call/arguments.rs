@@ -45,7 +45,7 @@ pub(crate) async fn read(argument: &str) -> Result<Map<String, Value>, CliError>
     }
 }
 
-/// Parses `field=value`.
+/// Parses the `field=value` of an `--answer` option.
 pub(crate) fn parse_answer(argument: &str) -> Result<(String, String), String> {
     let (field, value) = argument.split_once('=').ok_or("must have the form field=value")?;
     Ok((field.trim().to_owned(), value.to_owned()))

@@ -243,7 +243,7 @@ impl Cli {
     }
 }
 
-/// Parses `NAME=VALUE`.
+/// Parses an option value of the form `NAME=VALUE`.
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
@@ -308,7 +308,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a one-time login link.
+/// Creates and prints a one-time login link for the web interface.
 async fn login_link(context: &CommandContext) -> Result<(), CliError> {
     let link = context.api()?.post_empty("/session/links").await?;
     Ok(context

@@ -48,7 +48,8 @@ impl EgressConfig {
     }
 }
 
-/// Reads a list of networks. The two names are the key in the form and its full path for errors.
+/// Reads a list of networks from a field of the configuration. The two names are the key in the form and its full path
+/// for errors.
 pub(super) fn networks(form: &mut ObjectReader, (name, whole): (&'static str, &str)) -> Result<Vec<Network>> {
     let network =
         |text: &String| text.parse::<Network>().map_err(|error| Error::invalid(whole, error.to_string()));
@@ -56,7 +57,7 @@ pub(super) fn networks(form: &mut ObjectReader, (name, whole): (&'static str, &s
 }
 
 impl ProxyConfig {
-    /// Parses `http://[user:$PASSWORD@]host:port`.
+    /// Parses the proxy setting `http://[user:$PASSWORD@]host:port`.
     fn read(text: &str) -> Result<Self> {
         let invalid_proxy = |text: String| Error::invalid(PROXY_FIELD, text);
         let rest = text.strip_prefix("http://").ok_or_else(|| {

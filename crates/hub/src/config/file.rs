@@ -64,7 +64,7 @@ fn file_type_name(kind: FileType) -> &'static str {
     }
 }
 
-/// Reads and parses the file; `None` if it does not exist.
+/// Reads and parses the configuration file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<Config>, ConfigError> {
     read_text(path)?.map(|text| Config::parse(path, &text)).transpose()
 }

@@ -92,7 +92,7 @@ impl TlsFiles {
 pub(crate) struct Config {
     /// Address on which the hub listens.
     pub(crate) listen: Option<SocketAddr>,
-    /// Public HTTPS URL.
+    /// Public HTTPS URL of the hub.
     pub(crate) url: Option<PublicUrl>,
     /// TLS certificate and key; relative paths are resolved against the folder of the file.
     pub(crate) tls: Option<TlsFiles>,
@@ -127,12 +127,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the file at `path`; the default configuration if it does not exist.
+    /// Reads the configuration file at `path`; the default configuration if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, ConfigError> {
         Ok(file::read(path)?.unwrap_or_default())
     }
 
-    /// Parses the text of the file at `path`.
+    /// Parses the text of the configuration file at `path`.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let document = Document::parse(text).map_err(|error| {
             let (message, span) = (one_line(error.message()), error.span());
@@ -183,7 +183,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Parses everything except the servers.
+    /// Parses all settings of the configuration file except the servers.
     fn read(value: Value) -> linchpin_hub_core::Result<Self> {
         let mut form = ObjectReader::new(value)?;
         let listen = form.string("listen", 64)?;

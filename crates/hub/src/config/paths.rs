@@ -182,7 +182,7 @@ impl HubPaths {
         self.database.is_some() || self.database_path().exists()
     }
 
-    /// Opens an existing store; see [`Self::store`].
+    /// Opens the store of the hub, which must exist; see [`Self::store`].
     pub(crate) async fn open_existing_store(&self) -> Result<Arc<dyn Store>, CliError> {
         if let Some(url) = &self.database {
             return Ok(Arc::new(Postgres::open(url.expose()).await?));

@@ -32,7 +32,7 @@ struct WatchState {
 }
 
 impl WatchedConfig {
-    /// Reads the file; the default configuration if it does not exist.
+    /// Reads the configuration file to watch; the default configuration if it does not exist.
     pub(crate) fn open(path: PathBuf) -> Result<Self, ConfigError> {
         let stamp = file::stamp(&path);
         let config = Arc::new(Config::open(&path)?);
@@ -131,7 +131,8 @@ impl WatchedConfig {
         }
     }
 
-    /// Reads the file if its fingerprint has changed. Returns the configuration if it differs from the previous one.
+    /// Reads the configuration file if its fingerprint has changed. Returns the configuration if it differs from the
+    /// previous one.
     fn reload_if_changed(&self, is_urgent: bool) -> Option<Arc<Config>> {
         // Take the fingerprint before reading, so that a change in between is detected by the next poll.
         let stamp = file::stamp(&self.path);

@@ -79,7 +79,7 @@ pub(super) const REGISTRATION: &str = "registration";
 const SIGN_IN: &str = "sign-in";
 const TOKEN: &str = "token";
 
-/// Prefix of a URL that provided nothing usable.
+/// Start of the diagnostic about a URL that provided nothing usable.
 const NOT_USABLE_AT: &str = "nothing usable at ";
 
 /// Maximum number of recorded diagnostic lines of the transport.

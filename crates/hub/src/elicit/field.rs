@@ -123,7 +123,8 @@ impl Field {
         }
     }
 
-    /// Parses an input. `None` omits an optional field; an error says why the input is invalid.
+    /// Parses the text that a user entered for this field. `None` omits an optional field; an error says why the input
+    /// is invalid.
     pub(super) fn parse(&self, text: &str, from: AnswerSource) -> Result<Option<Value>, String> {
         if text.is_empty() && from == AnswerSource::Terminal {
             return match &self.default {

@@ -81,7 +81,7 @@ fn default_sources(home: Option<&Path>, project: &Path) -> Vec<Source> {
     sources
 }
 
-/// Reads and parses a file.
+/// Reads and parses a file to import.
 pub(super) async fn read(source: &Source) -> Result<Value, ConfigError> {
     let path = &source.path;
     let failed = |error: std::io::Error| ConfigError::new(path, format!("cannot be read: {error}"));

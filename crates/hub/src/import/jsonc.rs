@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 /// Limits of the JSON in an imported file. Clients store much other data beside their servers.
 const LIMITS: Limits = Limits { depth: 128, keys: 100_000, values: 5_000_000 };
 
-/// Parses the text of the file at `path`.
+/// Parses the JSON text, with comments, of the file to import at `path`.
 pub(super) fn read(path: &Path, text: &str) -> Result<Value, ConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let syntax_error = |message: &str, at: usize| ConfigError::new(path, message).at_span(text, Some(at..at));

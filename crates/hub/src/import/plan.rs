@@ -99,7 +99,7 @@ struct ExistingServer {
     has_authentication: bool,
 }
 
-/// Plans the action for each server.
+/// Plans the action for each server to import.
 pub(super) async fn plan(
     found: Vec<FoundServer>,
     existing_servers: &ExistingServers<'_>,

@@ -62,7 +62,7 @@ impl From<Error> for EntryError {
     }
 }
 
-/// Reads the entry of a server.
+/// Reads the entry of a server in the configuration of an MCP client.
 pub(super) fn read(
     format: ClientFormat,
     context: &VariableContext,

@@ -14,7 +14,7 @@ use crate::config::env_variable;
 #[derive(Debug, Clone, Default)]
 pub(super) struct VariableContext {
     pub(super) home: Option<PathBuf>,
-    /// Project folder of the file, if it has one.
+    /// Project folder that the imported file belongs to, if any.
     pub(super) folder: Option<PathBuf>,
     /// Inputs that the client requests from the user when a server starts.
     pub(super) inputs: BTreeMap<String, Input>,

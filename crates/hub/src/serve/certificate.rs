@@ -62,7 +62,7 @@ impl Certificate {
     }
 }
 
-/// Reads both files and passes their contents to `load`.
+/// Reads the certificate and key files and passes their contents to `load`.
 fn with_files<T>(
     files: &TlsFiles,
     load: impl FnOnce(&[u8], &[u8]) -> linchpin::Result<T>,

@@ -80,7 +80,7 @@ pub(super) fn apply_egress(hub: &Hub, watched: &WatchedConfig, before: &mut Egre
     }
 }
 
-/// Opens the key file. Creates keys only for a new hub.
+/// Opens the key file of the hub. Creates keys only for a new hub.
 fn open_keys(paths: &HubPaths, is_used: bool) -> Result<KeyFile, CliError> {
     let path = &paths.keys;
     if is_used && !path.exists() {

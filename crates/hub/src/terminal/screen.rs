@@ -18,7 +18,7 @@ pub(crate) struct Screen {
 #[derive(Default)]
 struct ScreenState {
     bar: Option<String>,
-    /// Number of open prompts, which hide the progress bar.
+    /// Number of open prompts for user input, which hide the progress bar.
     open_prompts: usize,
 }
 
@@ -41,7 +41,7 @@ impl Screen {
         write_stderr(&format!("{before}{text}\n{after}"));
     }
 
-    /// Prints a dimmed line.
+    /// Prints a dimmed line above the progress bar.
     pub(crate) fn dim_line(&self, text: &str) {
         self.line(&self.style.paint(Style::Dim, text));
     }

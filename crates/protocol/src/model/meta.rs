@@ -12,17 +12,17 @@ pub type Meta = Map<String, Value>;
 
 /// Keys reserved by the protocol.
 pub mod key {
-    /// Protocol version of a request.
+    /// Key in `_meta` of the protocol version of a request.
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// Name and version of the client.
+    /// Key in `_meta` of the name and version of the client.
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// Capabilities of the client.
+    /// Key in `_meta` of the capabilities of the client.
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Minimum level of log messages for a request.
+    /// Key in `_meta` of the minimum level of log messages for a request.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Key of the subscription that a notification belongs to, in `_meta`.
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-    /// Name and version of the server.
+    /// Key in `_meta` of the name and version of the server.
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// Key of the task that a message belongs to, in `_meta` (core tasks).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

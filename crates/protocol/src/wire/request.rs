@@ -19,7 +19,7 @@ use crate::version::Revision;
 /// Decoded request from a client to a server, one variant per method.
 #[derive(Debug)]
 pub enum ClientRequest<'a> {
-    /// Opens a session.
+    /// Opens a session (`initialize`).
     Initialize(Box<InitializeParams>),
     /// Checks that the server responds (`ping`).
     Ping,

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::model::{Implementation, RequestMeta, key};
 use crate::version::{Era, Revision};
 
-/// Reads the reserved members of `_meta`. Returns `None` if the request has no `_meta`.
+/// Reads the reserved members of `_meta` from the parameters of a request. Returns `None` if the request has no
+/// `_meta`.
 pub fn request_meta(params: &Params<'_>) -> Result<Option<RequestMeta>, Error> {
     let Some(text) = params.find("_meta") else { return Ok(None) };
     match decode(text) {

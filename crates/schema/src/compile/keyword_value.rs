@@ -20,7 +20,7 @@ pub(super) fn object(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| "must be an object".into())
 }
 
-/// Reads a non-negative integer. Integers that do not fit into `u64` are clamped to its maximum.
+/// Reads the non-negative integer of a schema keyword. Integers that do not fit into `u64` are clamped to its maximum.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
         Value::Number(number) if Number::from_json(number).is_integer() => match Number::from_json(number) {
@@ -32,7 +32,7 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
     }
 }
 
-/// Reads an array of unique strings.
+/// Reads the array of unique strings of a schema keyword.
 pub(super) fn names(value: &Value) -> Result<Vec<Box<str>>, String> {
     let list = value.as_array().ok_or("must be an array")?;
     let names: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();

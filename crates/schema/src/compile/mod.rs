@@ -16,8 +16,8 @@ use crate::number::Number;
 use crate::pattern::Pattern;
 use crate::{Limits, Schema};
 
-/// Number of references that are followed at compile time. Longer chains and cycles are left to validation and its
-/// limits.
+/// Maximum number of chained references that are followed at compile time. Longer chains and cycles are left to
+/// validation and its limits.
 const MAX_SHORTCUTS: usize = 8;
 /// Maximum nesting depth of the values of `const` and `enum`.
 const MAX_VALUE_DEPTH: usize = 128;

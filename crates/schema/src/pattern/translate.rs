@@ -130,7 +130,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Reads the rest of `{2}`, `{2,}` or `{2,3}`. Other braces are literals.
+    /// Reads the rest of a quantifier, `{2}`, `{2,}` or `{2,3}`. Other braces are literals.
     fn counts(&mut self) -> Option<String> {
         let (counts, rest) = self.rest.as_str().split_once('}')?;
         let (least, max) = counts.split_once(',').unwrap_or((counts, ""));

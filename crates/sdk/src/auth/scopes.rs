@@ -12,7 +12,7 @@ const MAX_SCOPES: usize = 256;
 pub struct Scopes(Vec<String>);
 
 impl Scopes {
-    /// Parses a space-separated list.
+    /// Parses a space-separated list of scopes.
     pub fn parse(text: &str) -> Self {
         text.split_ascii_whitespace().collect()
     }

@@ -52,7 +52,7 @@ pub(crate) struct ClientCore {
     pub(crate) settings: Settings,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
-    /// Non-protocol output of the server.
+    /// Lines on standard output of the server that are not messages.
     pub(crate) stray: StrayOutput,
     pub(crate) runtime: Handle,
     pub(crate) output_schemas: OutputSchemas,

@@ -52,7 +52,7 @@ pub enum ClientError {
     ListTooLong {
         /// Method that lists the entries, such as `tools/list`.
         method: &'static str,
-        /// Number of pages that were read.
+        /// Number of pages of the list that were read.
         pages: usize,
     },
     /// The server does not declare the capability for this method.

@@ -266,7 +266,7 @@ impl<T: Item> Pages<T> {
         &self.skipped
     }
 
-    /// Reads the next page. Returns `None` after the last one.
+    /// Reads the next page of the list. Returns `None` after the last one.
     pub async fn next_page(&mut self) -> Result<Option<Vec<T>>, ClientError> {
         if self.is_finished {
             return Ok(None);

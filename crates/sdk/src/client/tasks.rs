@@ -287,7 +287,7 @@ fn poll_interval(task: &Task) -> Duration {
 /// Guard that cancels a task at the server on drop, unless it has finished.
 struct CancelOnDrop {
     core: Arc<ClientCore>,
-    /// Parameters of the task; `None` once it has finished.
+    /// Parameters of the request that cancels the task; `None` once the task has finished.
     params: Option<Vec<u8>>,
 }
 

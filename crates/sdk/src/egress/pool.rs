@@ -202,7 +202,7 @@ pub(super) struct PooledConnection {
     route: Route,
     /// Source of the URL for which the connection was opened: configured or discovered.
     source: UrlSource,
-    /// Number of reconfigurations before it was opened.
+    /// Number of reconfigurations of the pool before this connection was opened.
     generation: u64,
     /// Whether the connection has finished and must not be polled again.
     is_finished: bool,
@@ -293,7 +293,7 @@ pub(super) struct Limits {
 pub(super) struct Pool {
     limits: Limits,
     state: Mutex<PoolState>,
-    /// Number of reconfigurations; older connections are not reused.
+    /// Number of reconfigurations of the pool; older connections are not reused.
     generation: AtomicU64,
 }
 

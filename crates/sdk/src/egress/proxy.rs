@@ -35,7 +35,7 @@ enum NoProxyRule {
 }
 
 impl HttpProxy {
-    /// Parses `http://[user:password@]host:port`.
+    /// Parses the URL of a proxy, `http://[user:password@]host:port`.
     pub(super) fn new(url: &str) -> Result<HttpProxy, EgressError> {
         let invalid = |reason: String| EgressError::setup(format!("the proxy cannot be used: {reason}"));
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };

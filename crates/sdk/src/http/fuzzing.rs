@@ -20,7 +20,7 @@ pub struct Events {
     pub fault: Option<bool>,
 }
 
-/// Parses a stream that arrives in chunks.
+/// Parses an event stream that arrives in chunks.
 pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: usize) -> Events {
     let mut parser = SseParser::new(max_event);
     let mut parsed = Events::default();
@@ -49,7 +49,7 @@ pub fn decode_header(value: &[u8]) -> Option<String> {
 pub struct ParamHeaderCheck {
     /// Headers that a client sends for the call.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Outcome of the server's check.
+    /// Outcome of the server's check of these headers.
     pub checked: Result<(), String>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     caller: Arc<ClientState>,
     /// Outbox of notifications to the client.
     outbox: Arc<Outbox>,
-    /// Outbox of responses: the same, unless they are collected for a batch.
+    /// Outbox of responses: the outbox of notifications, unless responses are collected for a batch.
     responses: Arc<Outbox>,
     reply_channel: ReplyChannel,
     /// HTTP request that is being served.
@@ -417,7 +417,7 @@ pub(crate) struct RetryRequest<'a> {
 /// Entry in the table of requests in flight: the cancellation of the request, and the outbox of its response.
 struct PendingRequest {
     cancel: Arc<Cancel>,
-    /// Outbox that receives its response.
+    /// Outbox that receives the response of the request.
     responses: Arc<Outbox>,
 }
 

@@ -32,7 +32,7 @@ use crate::{Error, Result, transport};
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<ServiceInner>,
-    /// Principal of the clients, if known.
+    /// Principal of the clients of this service, if it is known.
     principal: Option<Arc<str>>,
     /// Identity of the clients, if it is the same for all requests.
     client_identity: Option<Arc<Identity>>,

@@ -138,7 +138,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// Opens a stream: acknowledged immediately, answered when the server closes it.
+/// Opens a notification stream: acknowledged immediately; the response follows when the server closes the stream.
 pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) -> Result<RequestFuture> {
     if !scope.connection.has_streams() {
         return Err(ProtocolError::InvalidRequest(

@@ -9,7 +9,7 @@ use super::yaml;
 const MAX_FRONTMATTER_BYTES: usize = 64 << 10;
 const FENCE: &str = "---";
 
-/// Parses the frontmatter. The error names the problem.
+/// Parses the frontmatter of a skill. The error names the problem.
 pub(crate) fn parse(text: &str) -> Result<SkillFrontmatter, String> {
     let (head, _) = split(text).ok_or("it must start with a frontmatter between two lines of `---`")?;
     if head.len() > MAX_FRONTMATTER_BYTES {

@@ -16,7 +16,7 @@ enum OpenNode {
     Mapping(Map<String, Value>, Option<String>),
 }
 
-/// Parses a document. The error names the problem and its line.
+/// Parses a YAML document. The error names the problem and its line.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let mut reader = YamlReader::default();
     for event in Parser::new_from_str(text) {

@@ -50,7 +50,7 @@ impl Endpoints {
     }
 }
 
-/// Opens `transport` with an interceptor.
+/// Opens `transport` with an interceptor between client and server.
 pub(super) async fn open<B: Interceptor>(
     transport: &dyn Transport,
     client: Wire,

@@ -77,8 +77,8 @@ impl MemoryLink {
     }
 }
 
-/// Passes on all messages in order. The holder of the lock also passes on messages that are added concurrently, for
-/// example by a handler that writes to its own client, so that no sender waits for it.
+/// Passes all queued messages to `deliver`, in order. The holder of the lock also passes on messages that are added
+/// concurrently, for example by a handler that writes to its own client, so that no sender waits for it.
 pub(crate) fn deliver_all(
     has_more: impl Fn() -> bool,
     take: impl Fn(&mut Vec<u8>),

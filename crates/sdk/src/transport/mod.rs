@@ -26,7 +26,7 @@ pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Transpo
 
 /// Way to connect to a server, such as a child process or HTTP.
 pub trait Transport: Send + Sync + 'static {
-    /// Opens one connection. It may be called again after that connection has ended.
+    /// Opens one connection to the server. It may be called again after that connection has ended.
     fn open(&self, wire: Wire) -> OpenFuture<'_>;
 
     /// Returns a name of the server, under which knowledge about it is cached. It must be the same for all connections

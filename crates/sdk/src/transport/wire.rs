@@ -62,8 +62,8 @@ impl Wire {
         Wire { receiver, outbox, max_message }
     }
 
-    /// Passes on a received message, with or without its newline. As far as no waiting is needed, it is handled
-    /// before this returns. Invalid messages are skipped.
+    /// Passes a received message to the client, with or without its newline. As far as no waiting is needed, it is
+    /// handled before this returns. Invalid messages are skipped.
     pub fn receive(&self, message: &[u8]) {
         self.try_receive(message);
     }

@@ -83,7 +83,7 @@ impl Hub {
         Ok(agent)
     }
 
-    /// Parses the tool selection. `before` is the selection that it replaces.
+    /// Parses the tool selection of an agent. `before` is the selection that it replaces.
     async fn read_servers(
         &self,
         tenant: TenantId,

@@ -63,7 +63,7 @@ pub struct AgentView {
 /// Criteria that select agents when they are listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentFilter {
-    /// Part of the name, case-insensitive.
+    /// Only agents with this text in their name, case-insensitive.
     pub name: Option<String>,
     /// Lists only enabled or only disabled agents.
     pub enabled: Option<bool>,

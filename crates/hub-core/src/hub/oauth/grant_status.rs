@@ -32,7 +32,7 @@ pub struct AuthTraceEntry {
     /// Time at which the request finished.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// Purpose of the request.
+    /// Purpose of the OAuth request, such as `token request`.
     pub what: String,
     /// URL of the OAuth request without its query.
     pub url: String,
@@ -136,7 +136,7 @@ impl GrantStatusStore {
         }
     }
 
-    /// Reads the status, including buffered trace entries.
+    /// Reads the status of the grant, including buffered trace entries.
     pub(super) async fn read(&self) -> Result<GrantStatus> {
         let _turn = self.buffer.write_lock.lock().await;
         let buffer = lock(&self.buffer.entries).get(&self.owner).cloned().unwrap_or_default();

@@ -47,7 +47,7 @@ struct KeyCache {
     keys: HashMap<TenantId, Arc<[TenantKey]>>,
     /// Tenants whose keys another hub has changed since they were read.
     outdated: HashSet<TenantId>,
-    /// Number of changes by other hubs. Keys that were read before one are not cached after it.
+    /// Number of changes of keys by other hubs. Keys that were read before one are not cached after it.
     changes: u64,
 }
 
@@ -258,7 +258,7 @@ impl KeyRing {
         Ok(StoreChange::Put { document, version })
     }
 
-    /// Reads and decrypts a secret. Returns it with its record and version.
+    /// Reads and decrypts a secret of the vault. Returns it with its record and version.
     pub async fn open_secret(
         &self,
         tenant: TenantId,

@@ -74,7 +74,8 @@ struct RedirectParams {
 }
 
 impl RedirectParams {
-    /// Parses a URL or its query. A duplicate parameter is an error, because its value would be ambiguous.
+    /// Parses the parameters of an OAuth redirect from its URL or query. A duplicate parameter is an error, because its
+    /// value would be ambiguous.
     fn parse(redirect: &str) -> Option<Self> {
         let query = redirect.split_once('?').map_or(redirect, |(_, query)| query);
         let query = query.split('#').next().unwrap_or_default();

@@ -161,7 +161,7 @@ impl Flow {
         }
     }
 
-    /// Processes an event. `now` is in seconds since the Unix epoch.
+    /// Advances the flow with an event, and returns the next action. `now` is in seconds since the Unix epoch.
     pub(super) fn next(&mut self, event: FlowEvent, now: u64) -> Result<FlowAction, AuthError> {
         let event = match event {
             FlowEvent::Unreachable(error) => return self.on_unreachable(error, now),

@@ -43,7 +43,7 @@ pub(in crate::auth) fn locations(server: &Target, challenge_url: Option<&str>) -
     all
 }
 
-/// Parses the document found at `url`.
+/// Parses the protected resource metadata found at `url`.
 pub(in crate::auth) fn parse(body: &[u8], server: &Target, url: &str) -> Result<ResourceMetadata, AuthError> {
     let metadata_error = |problem: &str| {
         let text = format!("the metadata of the server at `{url}` cannot be used: {problem}");

@@ -83,7 +83,7 @@ pub(in crate::auth) fn default_endpoints(origin: &str) -> ServerMetadata {
     }
 }
 
-/// Parses the document found at `url`.
+/// Parses the authorization server metadata found at `url`.
 pub(in crate::auth) fn parse(
     body: &[u8],
     expected: ExpectedIssuer<'_>,

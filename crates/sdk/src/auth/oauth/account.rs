@@ -57,7 +57,7 @@ pub(in crate::auth) struct TokenState {
     record: Option<Arc<TokenRecord>>,
     /// Whether `record` is the content of the token store, as far as is known.
     pub(in crate::auth) is_loaded: bool,
-    /// Number of reload requests and failed reads of the store.
+    /// Number of reload requests and failed reads of the token store.
     pub(in crate::auth) reloads: u64,
     /// Origin of the token, until the server has accepted it.
     pub(in crate::auth) unverified_origin: Option<TokenOrigin>,

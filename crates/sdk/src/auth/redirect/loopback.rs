@@ -111,7 +111,8 @@ fn redirect_error(error: &io::Error) -> AuthError {
     )
 }
 
-/// Reads one request. Returns its path and query if it is the expected redirect.
+/// Reads one HTTP request of the browser to the loopback port. Returns its path and query if it is the expected
+/// redirect.
 async fn read_redirect(mut stream: TcpStream, port: u16, state: &str) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

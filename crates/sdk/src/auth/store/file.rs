@@ -35,7 +35,7 @@ struct Inner {
 }
 
 impl FileStore {
-    /// Opens a store. Creates the directory and the key if they do not exist.
+    /// Opens a token store with encrypted files in a directory. Creates the directory and the key if they do not exist.
     pub fn open(directory: impl Into<PathBuf>, key_file: impl AsRef<Path>) -> Result<Self, AuthError> {
         let (directory, key_file) = (directory.into(), key_file.as_ref());
         let open = || -> io::Result<_> {
@@ -62,7 +62,7 @@ fn create_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Options for a file that only its owner can read.
+/// Returns the options to create a file that only its owner can read.
 fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);

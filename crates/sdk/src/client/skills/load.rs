@@ -110,7 +110,7 @@ impl LoadedSkill {
         self.fetch(&format!("{root}/{path}")).await
     }
 
-    /// Reads a file and verifies it against the entry.
+    /// Reads a file of the skill and verifies it against the skill entry.
     async fn fetch(&self, uri: &str) -> Result<SkillFile, ClientError> {
         let invalid = |fault: String| ClientError::BadSkill { uri: uri.to_owned(), reason: fault };
         let declared = match &self.entry.resources {

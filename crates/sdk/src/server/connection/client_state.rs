@@ -31,7 +31,7 @@ pub(crate) struct ClientState {
     pub(super) streams: SubscriptionStreams,
     /// Requests that are being handled, by id, so that a notification can cancel them.
     pub(super) in_flight: Mutex<HashMap<Id<'static>, PendingRequest>>,
-    /// Number of futures that are being driven.
+    /// Number of request futures of this client that are running.
     pub(super) active: AtomicUsize,
     pub(super) idle: Notify,
     /// Bit set of the changed lists to announce when the outbox has room.

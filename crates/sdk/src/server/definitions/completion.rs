@@ -19,7 +19,7 @@ const MAX_VALUES: usize = 100;
 pub struct CompletionRequest {
     /// Text that the user has typed so far.
     pub value: String,
-    /// Other arguments, by name.
+    /// Values of the other arguments, by name.
     pub arguments: BTreeMap<String, String>,
 }
 

@@ -261,7 +261,7 @@ pub struct ToolEntry {
     output_check: Option<Validator>,
     /// Whether the Rust type guarantees that results match the output schema, as long as no number has become `null`.
     output_guaranteed: bool,
-    /// Parameters that clients mirror into headers.
+    /// Parameters of the tool that clients mirror into HTTP headers.
     #[cfg(feature = "http-server")]
     pub(crate) mirror: crate::http::param_headers::ParamHeaders,
     /// Shared state of the mounted server that the tool comes from; `None` for a tool of the server itself.

@@ -17,7 +17,7 @@ enum Part {
 }
 
 impl UriTemplate {
-    /// Parses a template. Fails if it is malformed or cannot be matched.
+    /// Parses a URI template. Fails if it is malformed or cannot be matched.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut template = UriTemplate { parts: Vec::new(), query: None };
         let mut rest = text;

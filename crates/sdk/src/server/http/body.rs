@@ -162,7 +162,7 @@ impl BodyReader {
 pub(super) enum Sender {
     /// Unknown, for example behind a server that does not provide the address: bounded by the total budget only.
     Unknown,
-    /// Network of a client.
+    /// Network of a client that has not authenticated, to which the memory of the body is charged.
     Address(IpAddr),
     /// An authenticated subject, to which the memory of the body is charged.
     Subject(Arc<str>),
@@ -345,7 +345,7 @@ async fn with_deadline<T>(
     Err(BodyReadError::TooSlow)
 }
 
-/// Reads and discards up to `max_bytes` bytes.
+/// Reads and discards up to `max_bytes` bytes of a request body.
 async fn discard<B: HttpBody<Data: Buf>>(mut body: Pin<&mut B>, max_bytes: usize) {
     let mut skipped = 0;
     while skipped <= max_bytes

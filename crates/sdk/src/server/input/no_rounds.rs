@@ -27,7 +27,7 @@ pub(crate) fn take_early_responses(
     Ok(())
 }
 
-/// Never used: no call is replayed.
+/// Error text for a lost call; never used, since without the feature `rounds` no call is replayed.
 pub(crate) const CALL_LOST: &str = "";
 
 /// Always returns `true`: without the feature `rounds`, no call is replayed.

@@ -104,7 +104,7 @@ fn completed(body: impl ResultBody + Send + 'static) -> RequestFuture {
     RequestFuture::ready(Ok(UnencodedResult::body(body)))
 }
 
-/// Prefixes the path of a decoding error with the parameter.
+/// Returns a function that prefixes the path of a decoding error with the parameter.
 fn invalid_at(prefix: &str) -> impl Fn(InvalidValue) -> Error {
     move |invalid| ProtocolError::invalid(format!("{prefix}{}", invalid.path), invalid.reason).into()
 }

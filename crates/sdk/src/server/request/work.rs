@@ -43,7 +43,7 @@ impl RequestFuture {
         RequestFuture::WithResult(Box::pin(async move { future.await.map(into_result) }))
     }
 
-    /// Polls the future. A panic of the handler becomes an error.
+    /// Polls the request future. A panic of the handler becomes an error.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RequestOutcome> {
         match self {
             RequestFuture::Ready(result) => {
@@ -63,7 +63,7 @@ impl RequestFuture {
         }
     }
 
-    /// Polls once, without waiting.
+    /// Polls the request future once, without waiting.
     pub(crate) fn try_finish(&mut self) -> Poll<RequestOutcome> {
         self.poll(&mut Context::from_waker(Waker::noop()))
     }

@@ -39,7 +39,7 @@ enum Source {
     Parts { head: Vec<(String, Value)>, body: String },
     /// `SKILL.md` given as text, used unchanged.
     Text(String),
-    /// Read from this folder, together with the other files.
+    /// `SKILL.md` read from this folder, together with the other files.
     Folder(PathBuf),
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn check_extension(scope: &RequestScope<'_>) -> Result<(), ProtocolEr
 
 /// Whether a tool call runs as a task.
 enum TaskMode {
-    /// Not as a task.
+    /// The tool call runs within its request, not as a task.
     Inline,
     /// The tool call runs as a task with this lifetime.
     Task(Option<Duration>),

@@ -24,7 +24,7 @@ pub(super) const LEASE_DURATION: Duration = Duration::from_mins(1);
 pub(crate) struct RunningTask {
     pub(super) context: Context,
     record: Mutex<TaskRecord>,
-    /// Notified when the status changes.
+    /// Signal that is set when the status of the task changes.
     changed: Notify,
 }
 
@@ -117,7 +117,7 @@ impl RunningTask {
         }
     }
 
-    /// Notifies subscribers of the status.
+    /// Notifies subscribers of the status of the task.
     fn notify_status(&self, service: &Service) {
         let revision = self.context.revision();
         let GetTaskResult { task, detail, .. } = self.state_with_outcome();

@@ -112,7 +112,7 @@ pub(super) fn check_resource(
     }
 }
 
-/// Parses the requested scopes. Default: the first one of [`SCOPES`].
+/// Parses the scopes that an authorization request asks for. Default: the first one of [`SCOPES`].
 pub(super) fn parse_scopes(requested: Option<&str>) -> Result<Vec<String>, OAuthFault> {
     let requested: Vec<_> =
         requested.unwrap_or(SCOPES[0]).split_ascii_whitespace().map(str::to_owned).collect();

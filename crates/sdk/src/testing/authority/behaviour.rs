@@ -55,7 +55,7 @@ impl Behaviour {
         self
     }
 
-    /// Overrides `WWW-Authenticate` for requests without a token.
+    /// Overrides the `WWW-Authenticate` header of responses to requests without a token.
     pub fn challenge(mut self, text: impl Into<String>) -> Self {
         self.challenge = Some(text.into());
         self

@@ -28,7 +28,7 @@ impl Redirect {
     }
 }
 
-/// Opens an authorization URL and approves. The redirect target is not requested.
+/// Opens an authorization URL as an approving user. The redirect target is not requested.
 pub(super) async fn approve(url: &str) -> Result<Redirect> {
     let (status, location, body) = get(url).await?;
     let Some(url) = location else {

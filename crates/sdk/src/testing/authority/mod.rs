@@ -68,7 +68,7 @@ pub struct Authority {
 /// redirect URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownClient {
-    /// No authentication: `none`.
+    /// Client without client authentication (`none`).
     Public,
     /// Secret in a header: `client_secret_basic`. The identity provider issues its assertions for this client.
     Basic,

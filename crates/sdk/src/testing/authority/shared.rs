@@ -98,7 +98,7 @@ pub(super) struct AuthorityShared {
     pub(super) canary_url: String,
     /// Socket addresses of the simulated protected server and authorization server.
     pub(super) addresses: [SocketAddr; 2],
-    /// Notified when the authority has received a request.
+    /// Signal that is set when the authority has received a request.
     pub(super) changed: tokio::sync::Notify,
     pub(super) mcp: HttpService,
     /// Signing key of the authority, the identity provider and the workload platform.

@@ -79,7 +79,7 @@ pub struct FaultRates {
 }
 
 impl FaultRates {
-    /// No faults; start from it to set a few.
+    /// Rates without faults; start from it to set a few.
     pub const NONE: FaultRates =
         FaultRates { delay: 0, drop: 0, duplicate: 0, reorder: 0, corrupt: 0, truncate: 0, noise: 0, cut: 0 };
 

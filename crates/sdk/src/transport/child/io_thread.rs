@@ -17,7 +17,7 @@ use super::connection::ChildState;
 use super::stderr::StderrTail;
 use super::{Command, Hook};
 
-/// Number of reads of one stream before the others get their turn.
+/// Number of reads of one output stream before the others get their turn.
 const MAX_READS_PER_TURN: usize = 16;
 /// Poll interval for the child's exit on systems without an exit descriptor.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -251,8 +251,8 @@ impl IoThread {
         }
     }
 
-    /// Reads the remaining output. No process writes any more, so this is at most the content of the pipes, unless a
-    /// process could not be killed.
+    /// Reads the remaining output of the child. No process writes any more, so this is at most the content of the
+    /// pipes, unless a process could not be killed.
     fn finish(&mut self) {
         self.has_exited = true;
         if self.shared.is_dropped() {

@@ -10,7 +10,7 @@ pub(super) struct Process {
     pub(super) group: i32,
     /// Start time of the process in clock ticks since boot.
     pub(super) start: u64,
-    /// Not a zombie, which only waits to be reaped.
+    /// Whether the process runs; `false` for a zombie, which only waits to be reaped.
     pub(super) is_alive: bool,
 }
 

@@ -11,7 +11,7 @@ use linchpin_jsonrpc::CallError;
 use super::errors;
 use crate::egress::ResponseBody;
 
-/// Number of bytes that suffices to detect the kind of a body.
+/// Number of bytes that suffices to detect whether a body is JSON or an event stream.
 const DETECTION_BYTES: usize = 8;
 /// Maximum number of bytes inspected to detect the kind of a body; after that, the content type decides.
 const MAX_DETECTION_BYTES: usize = 1 << 10;
@@ -136,7 +136,7 @@ impl ResponseReader {
         Ok(buffer.freeze())
     }
 
-    /// Reads the start of a body, for error messages.
+    /// Reads the start of a response body, for error messages.
     pub(super) async fn read_start(mut self, limit: usize) -> Bytes {
         let mut read = BytesMut::new();
         while let Ok(Some(next)) = self.next().await {

@@ -123,7 +123,7 @@ impl ResumeState {
 }
 
 impl HttpConnection {
-    /// Reads a stream until `on_event` is done, the stream ends, or it fails.
+    /// Reads an event stream until `on_event` is done, the stream ends, or it fails.
     pub(super) async fn read_events(
         &self,
         reading: &mut ResponseReader,
@@ -184,7 +184,8 @@ impl HttpConnection {
         }
     }
 
-    /// Passes on the message of an event. Returns `false` if the event should be a message and is not.
+    /// Passes the message of a server-sent event to the client. Returns `false` if the event should be a message and is
+    /// not.
     pub(super) fn deliver(&self, event: &SseEvent<'_>) -> bool {
         if !is_message(event) {
             return true;

@@ -41,7 +41,7 @@ impl HttpConnection {
         Err(self.response_error(response).await)
     }
 
-    /// Opens the stream and waits for the endpoint event.
+    /// Opens the HTTP+SSE stream and waits for its `endpoint` event, which names the URL for messages.
     pub(super) async fn find_endpoint(self: &Arc<Self>) -> Result<(), CallError> {
         let mut headers = lock(&self.state).initial_headers(None);
         headers.remove(header::CONTENT_TYPE);
@@ -73,7 +73,7 @@ impl HttpConnection {
         Ok(())
     }
 
-    /// Reads the stream until it ends.
+    /// Reads the HTTP+SSE stream until it ends.
     async fn read_legacy_stream(
         self: Arc<Self>,
         mut reading: ResponseReader,

@@ -11,7 +11,7 @@ use crate::lock::lock;
 use crate::server::spawn_abortable;
 
 impl HttpConnection {
-    /// Opens the stream and replaces the previous one. Servers may not support it.
+    /// Opens the standalone event stream of the session and replaces the previous one. Servers may not support it.
     pub(super) fn open_listen_stream(self: &Arc<Self>) {
         let session = self.wire.revision().is_some_and(|revision| revision.era() == Era::Session);
         let mut state = lock(&self.state);

@@ -38,7 +38,7 @@ pub(super) struct OutgoingRequest {
     pub(super) line: Bytes,
     pub(super) headers: HeaderMap,
     pub(super) era: Era,
-    /// Number of the session it belongs to, if any.
+    /// Number of the session that the request belongs to, if any.
     pub(super) session: Option<u64>,
 }
 

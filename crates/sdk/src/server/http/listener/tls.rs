@@ -17,7 +17,8 @@ use super::watchdog::MonitoredIo;
 use crate::lock::lock;
 use crate::{Error, Result};
 
-/// Certificate and private key for [`Listener::tls`](crate::server::http::Listener::tls). Clones share the current certificate.
+/// Certificate and private key for [`Listener::tls`](crate::server::http::Listener::tls). Clones share the current
+/// certificate.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
@@ -60,7 +61,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Performs the TLS handshake.
+    /// Performs the TLS handshake with a client.
     pub(in crate::server::http) async fn handshake(
         &self,
         io: MonitoredIo,

@@ -21,9 +21,9 @@ use crate::server::http::options::ConnectionLimits;
 /// Interval at which the watchdog checks the client connections for timeouts.
 pub(in crate::server::http) const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Nothing of the first request has arrived.
+/// Phase of a connection: nothing of the first request has arrived.
 const PHASE_NEW: u8 = 0;
-/// Part of the head of a request has arrived.
+/// Phase of a connection: part of the head of a request has arrived.
 const PHASE_HEAD: u8 = 1;
 /// Phase of a connection: a request is being served.
 const PHASE_BUSY: u8 = 2;
@@ -44,7 +44,7 @@ pub(in crate::server::http) struct ConnectionActivity {
     phase_since: AtomicU64,
     /// Time since which writes to the client are blocked; zero if they are not.
     write_blocked_since: AtomicU64,
-    /// Network of the client.
+    /// Network of the client, for the limit of connections per network.
     network: IpAddr,
     /// Wakes the connection to end: at once if it is late, gracefully at shutdown.
     pub(in crate::server::http) end: Notify,

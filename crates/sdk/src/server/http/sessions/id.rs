@@ -47,7 +47,7 @@ impl SessionId {
         u32::from_be_bytes([a, b, c, d]) >> 1 | 1 << 30
     }
 
-    /// Parses an id; `None` for text that cannot be an id of this server.
+    /// Parses a session id; `None` for text that cannot be an id of this server.
     pub(in crate::server::http) fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; 64] = text.try_into().ok()?;
         let digit = |byte: u8| match byte {

@@ -10,7 +10,7 @@ use crate::server::http::sessions::id::SessionKey;
 /// Message that was sent on a resumable SSE stream, as stored with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Number in the stream, increasing by one.
+    /// Number of the event in its stream, increasing by one.
     pub number: u64,
     /// The sent message, as JSON.
     pub message: Box<[u8]>,

@@ -95,7 +95,7 @@ impl SessionStream {
         is_gapless(number, missed) && missed.last().map_or(number, |event| event.number) == self.last()
     }
 
-    /// Numbers and stores messages; calls `on_event` with every one.
+    /// Numbers and stores the messages of the stream; calls `on_event` with every one.
     fn number_events(&self, state: &mut StreamState, lines: &[u8], mut on_event: impl FnMut(u64, &[u8])) {
         for message in messages(lines) {
             state.last += 1;
@@ -115,8 +115,8 @@ impl SessionStream {
         });
     }
 
-    /// Like [`Self::append`] for the content of the outbox, with `buffer` as a buffer; `None` if another response
-    /// carries the stream.
+    /// Appends the content of the outbox to `out` as numbered events, with `buffer` as working memory; `None` if
+    /// another response carries the stream.
     pub(super) fn take(
         &self,
         response_number: u64,

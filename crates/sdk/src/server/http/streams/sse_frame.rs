@@ -44,7 +44,7 @@ pub(in crate::server::http) fn write_retry(delay: Duration, out: &mut Vec<u8>) {
     let _ = write!(out, "retry: {}\n\n", delay.as_millis()); // writing to memory cannot fail
 }
 
-/// Parses the id of an event.
+/// Parses the id of an event into the stream number and the event number.
 pub(in crate::server::http) fn parse_id(text: &str) -> Option<(u32, u64)> {
     let (stream, number) = text.split_once('-')?;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -27,7 +27,7 @@ pub(crate) struct RequestState {
     pub(crate) expires: u64,
     /// Id of the call, which this server process may still hold.
     pub(crate) call: u128,
-    /// Number of the round trip.
+    /// Number of the round trip of the call that this state belongs to.
     pub(crate) round: u32,
     /// Tool that the call started, which a layer may have chosen; `None` while only layers have run.
     pub(crate) tool: Option<ResolvedTool>,

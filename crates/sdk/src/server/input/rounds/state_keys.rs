@@ -80,7 +80,7 @@ impl StateKeys {
         [&key.id[..], &nonce, &sealed].concat()
     }
 
-    /// Opens sealed bytes. Returns `None` if they were not sealed with these keys or were modified.
+    /// Decrypts a sealed request state. Returns `None` if it was not sealed with these keys or was modified.
     pub(crate) fn open(&self, sealed: &[u8], purpose: &str) -> Option<Vec<u8>> {
         let (id, rest) = sealed.split_at_checked(KEY_ID_LEN)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
