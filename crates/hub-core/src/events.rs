@@ -1,5 +1,5 @@
-//! Event log: a bounded, ordered buffer of events for subscribers. A subscriber resumes after its last event number as
-//! long as the buffer still holds the next events; otherwise it receives [`Lagged`].
+//! Event log: a bounded, ordered buffer of the hub's last events for subscribers. A subscriber resumes after its last
+//! event number as long as the buffer still holds the next events; otherwise it receives [`Lagged`].
 //!
 //! In a cluster, events go to the store first, which numbers them and distributes them to all hubs.
 

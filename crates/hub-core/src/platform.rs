@@ -18,7 +18,7 @@ pub fn random<const N: usize>(platform: &dyn Platform) -> [u8; N] {
     bytes
 }
 
-/// System clock and random numbers of the operating system.
+/// Platform of a real hub: the system clock, and random numbers of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemPlatform;
 

@@ -126,7 +126,7 @@ pub fn write(path: &Path, bytes: &[u8], platform: &dyn Platform) -> io::Result<(
     draft.commit()
 }
 
-/// Temporary file that replaces its target on commit. Dropping it without a commit removes it.
+/// Temporary file that replaces its target file atomically on commit. Dropping it without a commit removes it.
 pub struct AtomicFile {
     file: File,
     temp_path: PathBuf,

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, ceil_seconds};
 /// How far in the future the last update of a bucket may be. A later one comes from a wrong clock and is ignored.
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Rate limit of calls, as a token bucket.
+/// Rate limit of calls per minute, as a token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     /// Maximum number of calls at once: the size of the bucket.

@@ -1,4 +1,4 @@
-//! `OpenAPI` document, generated from the routes.
+//! Generator of the `OpenAPI` document from the routes.
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;

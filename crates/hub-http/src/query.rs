@@ -100,7 +100,7 @@ impl Parameter {
     }
 }
 
-/// Validated query parameters of a request.
+/// Validated query parameters of a REST request.
 #[derive(Debug, Default)]
 pub(crate) struct Query(Vec<(&'static str, String)>);
 

@@ -33,7 +33,7 @@ type Handler =
     Arc<dyn Fn(ApiRequest) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>> + Send + Sync>;
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// Request body that a route accepts.
+/// Request body that a REST route accepts, for the router and the `OpenAPI` document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestBodySpec {
     pub(crate) content_type: &'static str,

@@ -25,7 +25,7 @@ struct Add {
     b: f64,
 }
 
-/// Result of `add`.
+/// Result of the demo tool `add`.
 #[derive(Serialize, JsonSchema)]
 struct Sum {
     /// Sum of both numbers

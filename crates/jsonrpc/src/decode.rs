@@ -19,7 +19,7 @@ use self::key::Key;
 use crate::scan::{Limits, Scan};
 use crate::string::{escape, find_special};
 
-/// Reason why a value cannot be deserialized.
+/// Reason why a JSON value cannot be deserialized into a type, with its offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
     /// Byte offset of the value.

@@ -38,7 +38,7 @@ pub enum Message<'a> {
     Batch(Vec<&'a str>),
 }
 
-/// Result or error of a response, as JSON text.
+/// Payload of a JSON-RPC response: its result or error, as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponsePayload<'a> {
     /// Text of the `result` member of the response.

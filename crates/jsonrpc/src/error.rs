@@ -19,7 +19,7 @@ pub mod code {
     pub const INTERNAL_ERROR: i64 = -32603;
 }
 
-/// Reason why a line is not a valid message.
+/// Reason why a received line is not a valid JSON-RPC message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// Kind of the parse error.
@@ -72,7 +72,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// `error` member of a response.
+/// `error` member of a JSON-RPC response: code, message and data.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize)]
 pub struct ErrorObject {
     /// Error code, such as [`code::INVALID_PARAMS`].

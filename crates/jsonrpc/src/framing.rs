@@ -17,7 +17,7 @@ pub enum FramedLine<'a> {
     TooLong,
 }
 
-/// Buffer that splits bytes into lines.
+/// Buffer that splits received bytes into lines of limited length.
 #[derive(Debug)]
 pub struct LineBuffer {
     bytes: Vec<u8>,

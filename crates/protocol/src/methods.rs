@@ -15,7 +15,7 @@ pub enum Direction {
 
 macro_rules! methods {
     ($( $(#[$meta:meta])* $variant:ident = $name:literal $kind:ident $direction:ident $feature:ident; )*) => {
-        /// Method of the protocol: request or notification.
+        /// Method of the protocol, such as `tools/call`: a request or notification.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Method { $( $(#[$meta])* $variant, )* }
 

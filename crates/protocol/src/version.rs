@@ -83,7 +83,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// Error for an unknown revision name.
+/// Error for a string that names no known revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRevision(pub String);
 

@@ -10,7 +10,7 @@ const MAX_SHOWN_BYTES: usize = 200;
 /// Maximum number of bytes of the reason of a validation error.
 const MAX_REASON_BYTES: usize = 600;
 
-/// Error in a schema or in a value.
+/// Error in a JSON Schema, or in a value that does not match it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationError {
     pub(crate) path: String,
@@ -37,7 +37,7 @@ impl fmt::Display for ValidationError {
 
 impl std::error::Error for ValidationError {}
 
-/// Location in the value, as a linked list on the stack: nothing is allocated until an error is found.
+/// Location in the validated value, as a linked list on the stack: nothing is allocated until an error is found.
 #[derive(Clone, Copy)]
 pub(crate) enum InstancePath<'a> {
     Root,

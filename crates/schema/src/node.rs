@@ -108,7 +108,7 @@ pub(crate) struct Values {
     pub(crate) options: Option<Vec<Value>>,
 }
 
-/// Numeric bound and its text in the schema.
+/// Numeric bound of a schema keyword such as `minimum`, and its text in the schema.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) limit: Number,
@@ -124,7 +124,7 @@ pub(crate) struct NumberKeywords {
     pub(crate) multiple_of: Option<Bound>,
 }
 
-/// Minimum and maximum of a length or count.
+/// Minimum and maximum of the length of a string, or of the number of items or members.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) min: u64,
@@ -189,7 +189,7 @@ impl Member {
     }
 }
 
-/// Requirements on an object that has a given member.
+/// What a schema requires of an object that has a given member (`dependentRequired`, `dependentSchemas`).
 #[derive(Debug)]
 pub(crate) struct Dependent {
     pub(crate) name: Box<str>,

@@ -11,7 +11,7 @@ use linchpin_protocol::wire::{InvalidValue, decode};
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::{Value, json};
 
-/// A request of the server to its client.
+/// Request of a server to its client: elicitation, sampling or roots.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ServerRequest {
     /// Elicitation: a form or a URL for the user.

@@ -20,7 +20,7 @@ const FIRST_PORT: u16 = 20_000;
 /// Number of ports that the test server tries.
 const PORT_COUNT: u32 = 12_000;
 
-/// PostgreSQL server with its files, which are removed when the process of the test is gone.
+/// PostgreSQL server of a test process, whose files are removed when the process is gone.
 pub struct Server {
     programs: Installation,
     owner: ServerUser,

@@ -60,7 +60,7 @@ fn sanitize(text: &str) -> String {
     text
 }
 
-/// Audit entry as stored, with its number and hash.
+/// Audit entry as stored in the chain, with its number and hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredAuditEntry {
     /// Number of the entry, from 1 without gaps.
@@ -77,7 +77,7 @@ pub struct StoredAuditEntry {
     pub hash: Digest,
 }
 
-/// Chain head: number and hash of the last entry.
+/// Chain head of an audit: number and hash of its last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainHead {
     /// Number of the last audit entry; 0 before the first.
@@ -153,7 +153,7 @@ pub enum Damage {
     OtherStore,
 }
 
-/// Verification error of a chain, at its first damaged entry.
+/// Error that the verification of an audit chain found, at its first damaged entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("entry {number} of the audit is damaged: {reason}")]
 pub struct ChainError {
@@ -227,7 +227,7 @@ fn signing_text(tenant: TenantId, head: ChainHead, at: Timestamp) -> Vec<u8> {
     format!("linchpin checkpoint 1|{tenant}|{}|{}|{at}", head.number, head.hash).into_bytes()
 }
 
-/// Verifier of a complete chain, entry by entry.
+/// Verifier of a complete audit chain, entry by entry.
 #[derive(Debug, Clone)]
 pub struct ChainVerifier {
     head: ChainHead,

@@ -1,5 +1,5 @@
-//! Approvals: requests to a user to permit one exact call. An approval is valid once, for the call it is bound to,
-//! until it expires. Agents cannot decide.
+//! Operations on approvals: list, approve, deny and expire requests to permit one exact call. An approval is valid
+//! once, for the call it is bound to, until it expires. Agents cannot decide.
 
 use std::sync::Arc;
 

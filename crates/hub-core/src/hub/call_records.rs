@@ -1,4 +1,4 @@
-//! Call records: read, list and wait. Arguments, results and errors are stored encrypted.
+//! Operations on call records: read, list and wait for the outcome. Arguments, results and errors are stored encrypted.
 
 use std::time::Duration;
 

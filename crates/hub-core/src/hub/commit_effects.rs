@@ -1,5 +1,5 @@
-//! Commits with side effects: connections that must close, tools that must be synced. The effects happen even if the
-//! client disconnects before the commit has finished.
+//! Commits that also close connections or start tool syncs, depending on what they change. The effects happen even if
+//! the client disconnects before the commit has finished.
 
 use super::Hub;
 use crate::actor::Subject;

@@ -47,7 +47,7 @@ pub(super) struct ApprovalUse {
     pub(super) entry: AuditEntry,
 }
 
-/// Running call and its stop signal.
+/// Running call of this hub, and the signal that stops it.
 pub(super) struct RunningCall {
     pub(super) subject: Subject,
     pub(super) stop: Arc<Notify>,

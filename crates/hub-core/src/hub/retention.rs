@@ -23,7 +23,7 @@ const SECONDS_PER_DAY: i64 = 24 * 60 * 60;
 /// Maximum number of old calls deleted by one commit.
 const MAX_DELETED: u32 = 100;
 
-/// How long the store retains calls and audit entries.
+/// How long the store of the hub retains calls and audit entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Retention of calls with their arguments and results.

@@ -1,4 +1,4 @@
-//! Cache of compiled input schemas.
+//! Cache of compiled input schemas, against which the arguments of calls are validated.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ const MAX_SCHEMAS: usize = 1_000;
 /// Maximum number of validation errors reported for one call.
 const MAX_FAULTS: usize = 5;
 
-/// Compiled schemas by their digest, shared by all servers.
+/// Compiled input schemas of tools by their digest, shared by all servers.
 #[derive(Default)]
 pub(super) struct SchemaCache(Mutex<HashMap<Digest, Arc<Schema>>>);
 

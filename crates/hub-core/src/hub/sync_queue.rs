@@ -1,4 +1,4 @@
-//! Sync queue: servers that wait for a sync. Each server is synced at most once per second and never twice
+//! Queue of servers that wait for a tool sync. Each server is synced at most once per second and never twice
 //! concurrently, however often it reports changed tools.
 
 use std::collections::{HashMap, HashSet};

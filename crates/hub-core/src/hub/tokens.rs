@@ -1,4 +1,5 @@
-//! API tokens of agents and users. A token is shown once; the hub stores its digest.
+//! Operations on API tokens of agents and users: issue, list, revoke and verify. A token is shown once; the hub stores
+//! its digest.
 
 use std::time::Duration;
 

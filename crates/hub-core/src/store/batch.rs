@@ -130,7 +130,7 @@ pub enum ConcurrencyScope {
     Pending(String),
 }
 
-/// Changes, audit entries and events of one transaction.
+/// Changes, audit entries and events that the store commits in one transaction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// Changes of the store, in order.

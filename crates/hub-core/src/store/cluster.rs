@@ -33,7 +33,7 @@ impl CacheScope {
     }
 }
 
-/// Invalidation by a peer hub; `None` if the changed documents are not known.
+/// Notice that a peer hub has changed documents; `None` if the changed documents are not known.
 pub type Invalidation<'a> = Option<(TenantId, &'a CacheScope)>;
 
 type InvalidationListener = Box<dyn Fn(Invalidation<'_>) + Send + Sync>;

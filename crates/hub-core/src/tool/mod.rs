@@ -32,7 +32,7 @@ pub struct ToolRecord {
     pub is_gone: bool,
 }
 
-/// Tool that a server lists and the hub does not use.
+/// Tool that a server lists and the hub does not use, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "ToolLeftOut")]
 pub struct SkippedTool {

@@ -31,7 +31,7 @@ pub struct RootKey {
     key: SealingKey,
 }
 
-/// Tenant key, wrapped with a root key.
+/// Tenant key of the vault, encrypted with a root key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrappedTenantKey {
     /// Tenant that the key belongs to.

@@ -12,7 +12,7 @@ const FORMAT_VERSION: u8 = 1;
 const NONCE_LEN: usize = 24;
 const COMMITMENT_LEN: usize = 32;
 
-/// Key for sealing and opening.
+/// Symmetric key that encrypts and decrypts secrets of the vault.
 #[derive(Clone)]
 pub(super) struct SealingKey(Zeroizing<[u8; 32]>);
 

@@ -43,7 +43,7 @@ struct AgentFields {
     servers: Option<BTreeMap<String, ToolSelection>>,
 }
 
-/// Request to add an agent.
+/// Request body that adds an agent.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct NewAgent {

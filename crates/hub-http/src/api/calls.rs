@@ -34,7 +34,7 @@ pub(crate) const FILTERS: [Parameter; 6] = [
     Parameter::time("until", "Return only calls created before this time"),
 ];
 
-/// Request to call a tool: either `tool`, or `server` and `name`.
+/// Request body that calls a tool: either `tool`, or `server` and `name`.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewCall {

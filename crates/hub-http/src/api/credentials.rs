@@ -1,4 +1,4 @@
-//! Credentials of servers and environment secrets of stdio servers: stored and deleted, never returned.
+//! REST endpoints of server credentials and environment secrets: they are stored and deleted, never returned.
 
 use axum::response::Response;
 use linchpin::auth::Secret;

@@ -1,5 +1,5 @@
-//! API handlers, one file per resource. A handler parses the request, calls one operation of the hub and serializes the
-//! result; all rules are in the hub.
+//! Handlers of the REST API, one file per resource. A handler parses the request, calls one operation of the hub and
+//! serializes the result; all rules are in the hub.
 
 pub(crate) mod agents;
 pub(crate) mod approvals;

@@ -11,7 +11,7 @@ use crate::problem::Result;
 use crate::request::ApiRequest;
 use crate::response::json;
 
-/// Request to read a resource.
+/// Request body that reads a resource.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct ReadResourceRequest {
@@ -20,7 +20,7 @@ pub(crate) struct ReadResourceRequest {
     uri: String,
 }
 
-/// Request to get a prompt.
+/// Request body with the arguments of a prompt.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct PromptArguments {

@@ -60,7 +60,7 @@ struct ServerFields {
     keep_history: Option<bool>,
 }
 
-/// Request to add a remote server. Stdio servers can only be added on the machine of the hub.
+/// Request body that adds a remote server. Stdio servers can only be added on the machine of the hub.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct NewServer {
@@ -77,7 +77,7 @@ pub(crate) struct NewServer {
     more: ServerFields,
 }
 
-/// Request to test a server configuration without saving it.
+/// Request body that tests a server configuration without saving it.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: the hub reads it field by field")]
 pub(crate) struct TestServerRequest {

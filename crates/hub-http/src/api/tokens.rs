@@ -19,7 +19,7 @@ pub(crate) const OWNERS: [Parameter; 1] = [Parameter::one_of(
     &["own", "all"],
 )];
 
-/// Request to issue a token.
+/// Request body that issues an API token.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewToken {

@@ -14,7 +14,7 @@ use crate::request::ApiRequest;
 use crate::response::{created, json, no_content};
 use crate::route::API;
 
-/// Request to add a user.
+/// Request body that adds a user.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewUser {
@@ -23,7 +23,7 @@ pub(crate) struct NewUser {
     name: String,
 }
 
-/// Request to change a password.
+/// Request body that changes a password.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewPassword {

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// HTML page under construction.
+/// HTML page under construction, with escaped texts.
 #[derive(Default)]
 pub(super) struct Html(String);
 
@@ -24,7 +24,7 @@ impl Html {
     }
 }
 
-/// Writer that escapes markup and replaces control and bidirectional characters.
+/// Writer that escapes HTML markup and replaces control and bidirectional characters.
 struct HtmlEscaper<'a>(&'a mut String);
 
 impl Write for HtmlEscaper<'_> {

@@ -1,5 +1,5 @@
-//! Start and callback pages of OAuth sign-ins. A cookie per pending sign-in binds the callback to the browser that
-//! started it, so that a callback URL opened in another browser fails.
+//! Pages at which OAuth sign-ins to servers start and end. A cookie per pending sign-in binds the callback to the
+//! browser that started it, so that a callback URL opened in another browser fails.
 
 use axum::response::Response;
 use http::header::{COOKIE, LOCATION, SET_COOKIE};

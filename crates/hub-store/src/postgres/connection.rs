@@ -1,4 +1,4 @@
-//! Connection to the database, re-established after it was lost, and its options from the URL.
+//! Connection to PostgreSQL, re-established after it was lost, and its options from the URL.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -27,7 +27,8 @@ const RETRY_BACKOFF: (Duration, u32) = (Duration::from_millis(100), 4);
 /// Parameters of an SQL statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Connection options from a database URL. They contain the password and are never logged or shown.
+/// Options of a PostgreSQL connection, parsed from a database URL. They contain the password and are never logged or
+/// shown.
 #[derive(Clone)]
 pub(super) struct ConnectOptions {
     config: Config,
@@ -106,7 +107,7 @@ fn decode_parameter(value: &str) -> String {
     parsed.ok().and_then(|parsed| parsed.get_application_name().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Connection that is established on first use and re-established after it was lost.
+/// Connection to PostgreSQL that is established on first use and re-established after it was lost.
 pub(super) struct ReconnectingConnection {
     options: ConnectOptions,
     /// SQL that is run on every new connection.

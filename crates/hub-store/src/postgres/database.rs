@@ -1,5 +1,5 @@
-//! Connections to one database: one writer and a few readers. Batches are committed in groups, as in the `SQLite`
-//! store; writes of several hubs are serialized per tenant.
+//! Connections to one PostgreSQL database: one writer and a few readers. Batches are committed in groups, as in the
+//! `SQLite` store; writes of several hubs are serialized per tenant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -34,7 +34,7 @@ use self::connection::{DbConnection, Values};
 use self::database::Database;
 use crate::Durability;
 
-/// Store in a PostgreSQL database.
+/// Store of the hub in a PostgreSQL database.
 pub struct Postgres(Database);
 
 impl Postgres {

@@ -30,7 +30,7 @@ const MAX_RETRIES: u32 = 5;
 /// Delay before events that failed to be written are retried without a batch.
 const EVENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Batch with the sender of its outcome, which is sent after the commit.
+/// Batch to be written to PostgreSQL, with the sender of its outcome, which is sent after the commit.
 pub(super) struct WriteRequest {
     pub(super) tenant: TenantId,
     pub(super) batch: Batch,

@@ -1,5 +1,5 @@
-//! Writer and reader threads of one database file. Batches are committed in groups: while one group is written to the
-//! disk, the next one queues, so many concurrent writers cost little more than one.
+//! Writer and reader threads of one `SQLite` database file. Batches are committed in groups: while one group is written
+//! to the disk, the next one queues, so many concurrent writers cost little more than one.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -26,7 +26,7 @@ type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
 type WriteJob = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
 
-/// Write job with the sender of its outcome, which is sent after the commit.
+/// Write job for the `SQLite` writer thread, with the sender of its outcome, which is sent after the commit.
 struct WriteRequest {
     job: WriteJob,
     outcome: oneshot::Sender<Result<()>>,
@@ -218,7 +218,7 @@ fn write_group(db: &Connection, group: Vec<WriteJob>) -> Result<Vec<Result<()>>>
     Ok(outcomes)
 }
 
-/// Transaction that is rolled back on drop unless it was committed. Its statements are cached, unlike those of
+/// `SQLite` transaction that is rolled back on drop unless it was committed. Its statements are cached, unlike those of
 /// `rusqlite::Transaction`: preparing them costs more than the work itself.
 struct WriteTransaction<'a>(&'a Connection);
 

@@ -27,7 +27,7 @@ use self::database::Database;
 use crate::Durability;
 use crate::common::hub_id;
 
-/// Store in one `SQLite` file.
+/// Store of the hub in one `SQLite` file.
 pub struct Sqlite {
     db: Database,
     /// Id of this hub process; calls of other ids belong to an earlier process.

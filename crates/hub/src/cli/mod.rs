@@ -193,7 +193,7 @@ enum Command {
     },
 }
 
-/// Global options of the commands that talk to the hub.
+/// Global options of the commands that call a running hub.
 pub(crate) struct CommandContext {
     location: LocationArgs,
     pub(crate) hub: Option<String>,

@@ -32,7 +32,7 @@ impl From<Durability> for linchpin_hub_store::Durability {
     }
 }
 
-/// Settings of the `[audit]` table.
+/// Settings of the audit in the configuration file (`[audit]` table).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AuditConfig {
     /// Durability of call and audit records.

@@ -11,7 +11,7 @@ use linchpin_hub_core::{Error, Result};
 const MAX_NETWORKS: usize = 256;
 const PROXY_FIELD: &str = "egress.proxy";
 
-/// Settings of the `[egress]` table.
+/// Settings of outgoing connections in the configuration file (`[egress]` table).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EgressConfig {
     /// Private networks that the hub may reach.

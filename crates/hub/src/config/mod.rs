@@ -87,7 +87,7 @@ impl TlsFiles {
     }
 }
 
-/// Parsed configuration file.
+/// Contents of the configuration file of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     /// Address on which the hub listens.

@@ -43,7 +43,7 @@ pub(crate) struct LocationArgs {
     pub(crate) database: Option<Secret>,
 }
 
-/// Resolved paths of the hub.
+/// Paths of the hub's data directory, configuration file and key file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HubPaths {
     data: PathBuf,

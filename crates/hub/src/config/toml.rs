@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
-/// Unsupported value: its key, and what to write instead.
+/// Value of the configuration file that TOML allows and JSON does not: its key, and what to write instead.
 pub(super) struct UnsupportedValue<'a> {
     pub(super) key: &'a Key,
     pub(super) advice: &'static str,

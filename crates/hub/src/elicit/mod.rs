@@ -34,7 +34,7 @@ pub(crate) struct TerminalElicitor {
     lines: Mutex<LineReader>,
 }
 
-/// What the user typed at a prompt.
+/// What the user typed at a prompt of an elicitation form: a line, a refusal, or the end of the input.
 enum UserInput {
     Line(String),
     /// Standard input has ended.

@@ -197,7 +197,7 @@ fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<
     value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(error)
 }
 
-/// Index of a file, and index of a server in it.
+/// Position of an imported server: index of its file, and its index in that file.
 pub(super) type Position = (usize, usize);
 
 /// Environment variables that a user allows an imported server to receive.

@@ -24,7 +24,7 @@ pub(super) enum PlanAction {
     Skip,
 }
 
-/// Changed field: name, old value, new value.
+/// Field of a server that an import changes: name, old value, new value.
 pub(super) type Change = (String, String, String);
 
 /// Server of a client's file, with the planned action and the changes that it makes.

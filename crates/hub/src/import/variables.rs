@@ -22,7 +22,7 @@ pub(super) struct VariableContext {
     pub(super) readable: ReadableVariables,
 }
 
-/// Environment variables that the references of a server may read.
+/// Environment variables that an imported server may read through references.
 #[derive(Debug, Clone, Default)]
 pub(super) enum ReadableVariables {
     #[default]

@@ -24,7 +24,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Private networks on which plain HTTP is allowed: collectors there often have no TLS.
 const PRIVATE_NETWORKS: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
 
-/// Queue of finished spans that wait for export.
+/// Queue of finished spans that wait for export to the collector.
 pub(super) struct SpanQueue {
     pub(super) spans: mpsc::Receiver<Value>,
     /// Number of spans dropped because the queue was full.

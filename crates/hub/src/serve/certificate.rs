@@ -18,7 +18,7 @@ pub(super) struct Certificate {
     stamps: FileStamps,
 }
 
-/// Certificate files and their fingerprints.
+/// Paths of the TLS certificate and key, and their fingerprints when they were read.
 #[derive(PartialEq, Eq)]
 struct FileStamps(TlsFiles, [Option<Stamp>; 2]);
 

@@ -42,7 +42,7 @@ const CONFIG_POLL: Duration = Duration::from_secs(1);
 /// the poll.
 const APPLY_RETRY: Duration = Duration::from_secs(3);
 
-/// Options of `linchpin serve`.
+/// Command-line options of the hub process (`linchpin serve`).
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServeOptions {
     /// Address that the hub listens on; port 0 selects a free port. Default: 127.0.0.1:7420, or a free port if

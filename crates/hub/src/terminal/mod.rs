@@ -28,7 +28,7 @@ pub(crate) enum Style {
     Bad,
 }
 
-/// Properties of an output stream: terminal, colours and width.
+/// Properties of standard output or standard error: whether it is a terminal, colours and width.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputStyle {
     /// Whether the output is a terminal.

@@ -36,7 +36,7 @@ model! {
         arguments: Option<BTreeMap<String, String>> = "arguments",
     }
 
-    /// Completion values, best first.
+    /// Values that a server suggests for an argument, best first.
     #[derive(Default)]
     pub struct Completion {
         /// At most 100 values.

@@ -31,7 +31,7 @@ model! {
         last_modified: Option<String> = "lastModified" since LastModified,
     }
 
-    /// Text content.
+    /// Content block with text.
     #[derive(Default)]
     pub struct TextContent {
         /// Text of the block.
@@ -42,7 +42,7 @@ model! {
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// Image content.
+    /// Content block with an image.
     pub struct ImageContent {
         /// Bytes in Base64.
         data: String = "data",
@@ -54,7 +54,7 @@ model! {
         meta: Option<Box<Meta>> = "_meta" since ItemMeta,
     }
 
-    /// Audio content.
+    /// Content block with audio data.
     pub struct AudioContent {
         /// Bytes in Base64.
         data: String = "data",
@@ -103,7 +103,7 @@ model! {
     }
 }
 
-/// Link to a resource: the description of the resource.
+/// Content block that links to a resource: the description of the resource.
 pub type ResourceLink = Resource;
 
 /// Content block of a tool result or a prompt message.

@@ -68,7 +68,7 @@ model! {
         default: Option<Value> = "default",
     }
 
-    /// Enum value with a title.
+    /// Value that the user of an elicitation form can choose, with its display name.
     pub struct EnumOption {
         /// Value that is sent if the user selects the option.
         value: String = "const",
@@ -76,7 +76,7 @@ model! {
         title: String = "title",
     }
 
-    /// Enum values of a multiple-choice field.
+    /// Values of a multiple-choice field of an elicitation form.
     pub struct EnumItems {
         /// JSON Schema type of the values: `string`, if they have no titles.
         kind: Option<String> = "type",
@@ -169,7 +169,7 @@ fn downgrade_field(field: &Value) -> Value {
 }
 
 words! {
-    /// How the user is asked: in a form, or at a URL.
+    /// How an elicitation gets input from the user: in a form, or at a URL.
     pub enum ElicitMode {
         /// Form mode.
         Form = "form",

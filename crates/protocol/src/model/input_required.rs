@@ -9,7 +9,7 @@ use super::{Meta, ResultBody};
 use crate::encode::{Encode, Encoder, Fields, model};
 
 model! {
-    /// Input request: a server request carried in a result.
+    /// Request of a server to its client, carried in a result (stateless era).
     pub struct InputRequest {
         /// Method of the request: `elicitation/create`, `sampling/createMessage` or `roots/list`.
         method: String = "method",

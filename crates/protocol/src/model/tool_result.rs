@@ -32,7 +32,7 @@ impl fmt::Display for ToolResultError {
 
 impl std::error::Error for ToolResultError {}
 
-/// Object that contains a value of another type, in revisions that support only objects.
+/// JSON object that wraps a structured result of another type, for revisions that support only objects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WrappedValue<'a> {

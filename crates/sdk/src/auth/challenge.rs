@@ -7,7 +7,7 @@ const MAX_HEADER_LEN: usize = 8 << 10;
 /// Maximum number of challenges in a `WWW-Authenticate` header, and of parameters of each.
 const MAX_CHALLENGES: usize = 32;
 
-/// Challenge of a server that requires authentication or more scopes.
+/// Parsed `WWW-Authenticate` challenge of a server that requires authentication or more scopes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Challenge {
     /// URL of the protected resource metadata.

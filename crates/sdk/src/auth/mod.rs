@@ -47,7 +47,7 @@ pub use store::{MemoryStore, TokenStore};
 
 pub use crate::jose::Algorithm;
 
-/// Boxed future of an authorization operation.
+/// Boxed future that a method of an authorization scheme, redirect handler or token store returns.
 pub type AuthFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
 
 fn boxed<'a, T>(work: impl Future<Output = Result<T, AuthError>> + Send + 'a) -> AuthFuture<'a, T> {

@@ -81,11 +81,11 @@ impl<T: Authorize + ?Sized> Authorize for Arc<T> {
     }
 }
 
-/// Static bearer token.
+/// Fixed bearer token with which a client authenticates.
 #[derive(Debug, Clone)]
 pub struct Bearer(Secret);
 
-/// API key in a header of any name.
+/// API key that a client sends in a header of any name.
 #[derive(Debug, Clone)]
 pub struct ApiKey {
     header: String,

@@ -7,7 +7,7 @@ use crate::server::is_scope;
 /// Maximum number of scopes in a set; the rest is ignored.
 const MAX_SCOPES: usize = 256;
 
-/// Ordered set of OAuth scopes.
+/// Ordered set of OAuth scopes, as requested or granted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scopes(Vec<String>);
 

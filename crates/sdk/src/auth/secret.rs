@@ -4,7 +4,8 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Token, password or key. `Debug` does not print it; [`Self::expose`] is the only access to the text.
+/// Secret string, such as a token or password, that is zeroed on drop. `Debug` does not print it; [`Self::expose`] is
+/// the only access to the text.
 #[derive(Clone, Default)]
 pub struct Secret(Zeroizing<String>);
 

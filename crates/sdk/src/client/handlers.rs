@@ -22,7 +22,7 @@ type RequestCallback<P, R> = Box<dyn Fn(P) -> BoxFuture<Result<R>> + Send + Sync
 type NotificationCallback<T> = Box<dyn Fn(T) + Send + Sync>;
 type AnyNotificationCallback = Box<dyn Fn(&str, Value) + Send + Sync>;
 
-/// A list of the server that has changed.
+/// Which list of the server has changed: tools, resources or prompts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ListChanged {
     /// Tools were added, removed or changed.

@@ -16,7 +16,7 @@ use super::target::ConnectionKey;
 /// Maximum number of frames read from an abandoned response, to reuse its connection.
 const MAX_DRAINED_FRAMES: usize = 4;
 
-/// Body of a request, fully in memory. Cheap to clone.
+/// Body of an outgoing HTTP request, fully in memory. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Body(Bytes);
 
@@ -54,7 +54,7 @@ impl HttpBody for Body {
     }
 }
 
-/// Body of a response, streamed.
+/// Body of an HTTP response to an outgoing request, read as a stream.
 ///
 /// It drives its connection itself, so no background task is needed. When it is read to the end, the connection is
 /// returned to the pool; when it is dropped earlier, the connection is closed.

@@ -37,7 +37,7 @@ pub struct ConnectStep<'a> {
     pub error: Option<&'a EgressError>,
 }
 
-/// Callback for the finished steps of opening connections.
+/// Callback for the finished steps of opening outgoing connections.
 pub(super) type ConnectObserver = Arc<dyn Fn(&ConnectStep<'_>) + Send + Sync>;
 
 impl fmt::Display for ConnectPhase {

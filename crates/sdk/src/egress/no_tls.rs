@@ -1,4 +1,4 @@
-//! Placeholder without the feature `tls`: `https` connections fail with an error.
+//! Placeholder for outgoing TLS without the feature `tls`: `https` connections fail with an error.
 
 use tokio::net::TcpStream;
 

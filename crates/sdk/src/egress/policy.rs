@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::address_class::AddressClass;
 use super::error::EgressError;
 
-/// Source of a URL, which determines what addresses it may reach.
+/// Whether a URL was configured or discovered, which determines what addresses it may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UrlSource {
     /// Configured by the caller: entered by a user, or from a configuration.
@@ -181,7 +181,7 @@ impl ViolationReason {
     }
 }
 
-/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or a single address.
+/// Range of IP addresses: `10.0.0.0/8`, `fd00::/8`, or a single address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

@@ -1,4 +1,4 @@
-//! Connection pool: no task per connection, no timer per request.
+//! Pool of outgoing HTTP connections, without a task per connection and without a timer per request.
 //!
 //! The future that waits for a response drives its connection. Idle connections are not driven; a close by the
 //! server is noticed when the connection is taken from the pool. One task, which runs only while there are idle
@@ -35,7 +35,8 @@ use crate::server::spawn;
 /// Read buffer size: the limit of a response head, and of one body chunk.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Outgoing HTTP client with a [policy](super::Policy). Cheap to clone; clones share connections.
+/// HTTP client for outgoing requests, which enforces an egress [policy](super::Policy). Cheap to clone; clones share
+/// connections.
 ///
 /// ```no_run
 /// use linchpin::egress::{Body, Egress, Target};
@@ -289,7 +290,7 @@ pub(super) struct Limits {
     pub idle_per_host: usize,
 }
 
-/// Pool of idle HTTP connections for reuse.
+/// Pool of idle outgoing HTTP connections for reuse.
 pub(super) struct Pool {
     limits: Limits,
     state: Mutex<PoolState>,

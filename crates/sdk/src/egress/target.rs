@@ -38,7 +38,7 @@ pub struct Target {
     reached_class: Arc<ReachedClass>,
 }
 
-/// Key of the connection pool: a connection is reused only for an equal key.
+/// Key of the egress connection pool: a connection is reused only for an equal key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ConnectionKey {
     pub https: bool,
@@ -55,7 +55,7 @@ pub(super) enum Host {
     Address(IpAddr),
 }
 
-/// Class at which a configured URL was reached: class number plus one; zero while unknown.
+/// Address class at which a configured URL was reached: class number plus one; zero while unknown.
 #[derive(Default)]
 struct ReachedClass(AtomicU8);
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Reason why a key or a token is rejected.
+/// Reason why a cryptographic key or a signed token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JoseError(Cow<'static, str>);
 

@@ -227,7 +227,7 @@ async fn refresh_later(proxy: Weak<RemoteProxy>, live: Weak<LiveCatalog>, change
     }
 }
 
-/// Forwards server requests of the remote server to the caller.
+/// Handler that forwards requests of the remote server to the client whose call caused them.
 struct ForwardToCaller(Context);
 
 impl ServerRequestHandler for ForwardToCaller {

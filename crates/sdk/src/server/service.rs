@@ -28,7 +28,7 @@ use crate::client::{Client as InMemoryClient, ClientBuilder};
 use crate::transport::memory::Memory;
 use crate::{Error, Result, transport};
 
-/// Built server that can serve any number of clients.
+/// Built MCP server that can serve any number of clients.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<ServiceInner>,

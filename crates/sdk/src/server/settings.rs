@@ -58,7 +58,7 @@ pub(crate) struct ServerSettings {
 pub(crate) type RequestHook = Box<dyn Fn(&RequestEvent<'_>) + Send + Sync>;
 /// Hook that is called with errors whose details clients do not see.
 pub(crate) type OnError = Box<dyn Fn(&ErrorReport<'_>) + Send + Sync>;
-/// Filter that decides which definitions a request may see.
+/// Function that decides which registered definitions a request may see.
 pub(crate) type VisibilityFilter = Box<dyn Fn(DefinitionRef<'_>, &Context) -> bool + Send + Sync>;
 
 impl ServerSettings {

@@ -15,7 +15,7 @@ use crate::transport::{Transport, TransportHandle, Wire};
 
 type StreamPair = (Box<dyn Read + Send>, Box<dyn Write + Send>);
 
-/// Transport over a pair of blocking streams, one message per line. Each connection has a reading and a writing
+/// Test transport over a pair of blocking streams, one message per line. Each connection has a reading and a writing
 /// thread.
 ///
 /// The streams use real time: do not use it with tokio's paused clock.

@@ -9,7 +9,7 @@ use super::interceptor::{self, Endpoints, Interceptor};
 use crate::lock::lock;
 use crate::transport::{Direction, Transport, TransportHandle, Wire};
 
-/// A transport that records the messages passing through another one. Clones share the record. Ids start at 1 on
+/// Test transport that records the messages passing through another one. Clones share the record. Ids start at 1 on
 /// each connection, so the same conversation produces the same text.
 #[derive(Clone)]
 pub struct Transcript {

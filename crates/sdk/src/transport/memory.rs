@@ -26,7 +26,7 @@ impl Transport for Memory {
     }
 }
 
-/// Both directions of an in-memory connection.
+/// Both directions of an in-memory connection between a client and a server.
 struct MemoryLink {
     wire: Wire,
     to_client: Arc<Outbox>,

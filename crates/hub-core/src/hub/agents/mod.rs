@@ -1,4 +1,4 @@
-//! Agents: identity, tool selection and approval mode.
+//! Operations on agents: list, add, update and remove, with their views.
 
 mod fields;
 

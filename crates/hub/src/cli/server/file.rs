@@ -19,7 +19,7 @@ use crate::serve::configured_servers;
 const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where the settings of a server are stored.
+/// Where the settings of a server of the hub are stored.
 #[derive(PartialEq, Eq)]
 pub(super) enum ServerSource {
     /// The server is in the store of the hub.

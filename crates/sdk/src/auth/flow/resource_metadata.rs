@@ -11,7 +11,7 @@ pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// Maximum number of authorization servers in resource metadata that are considered.
 const MAX_AUTHORIZATION_SERVERS: usize = 8;
 
-/// Metadata of a protected resource.
+/// Metadata of the protected resource (RFC 9728), as fetched by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::auth) struct ResourceMetadata {
     /// Resource identifier to request tokens for, exactly as in the metadata.

@@ -9,7 +9,7 @@ use crate::egress::Target;
 const OAUTH_WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
 const OPENID_WELL_KNOWN: &str = "/.well-known/openid-configuration";
 
-/// Metadata of an authorization server.
+/// Metadata of an authorization server, as fetched by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::auth) struct ServerMetadata {
     /// The exact issuer identifier.

@@ -48,7 +48,7 @@ pub struct OAuth {
     pub(super) accounts: Arc<Mutex<HashMap<String, Arc<Account>>>>,
 }
 
-/// Configuration of an OAuth client.
+/// Configuration of an OAuth client: registration, scopes, grant type and stores.
 #[derive(Clone)]
 pub(super) struct OAuthConfig {
     pub(super) name: String,

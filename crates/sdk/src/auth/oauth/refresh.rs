@@ -1,5 +1,5 @@
-//! Token refresh and reauthorization. Tokens obtained by other processes are reused, and a new token is stored before
-//! it is used.
+//! Refresh of OAuth tokens, and reauthorization if that fails. Tokens obtained by other processes are reused, and a new
+//! token is stored before it is used.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::auth::store::record::TokenRecord;
 use crate::egress::{Egress, Target};
 use crate::lock::lock;
 
-/// The resulting record and the origin of a new token; `None` if another caller has completed the operation.
+/// Result of a token refresh: the record, and the origin of a new token; `None` if another caller has completed the
+/// operation.
 type RefreshOutcome = Option<(Option<Arc<TokenRecord>>, Option<TokenOrigin>)>;
 
 impl Account {

@@ -43,7 +43,7 @@ pub struct AuthStep<'a> {
     pub duration: Duration,
 }
 
-/// Executes the actions of an authorization flow: HTTP requests and redirects of the user.
+/// Runner of an OAuth flow: performs its HTTP requests and the redirects of the user.
 pub(in crate::auth) struct Runner<'a> {
     pub(in crate::auth) profile: &'a OAuthConfig,
     /// MCP server from which the URLs of the flow were discovered.

@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// Guard that counts one waiting request while it exists.
+/// Guard that counts one request that waits for an OAuth token, while it exists.
 pub(in crate::auth) struct WaiterCount<'a>(&'a watch::Sender<usize>);
 
 impl<'a> WaiterCount<'a> {

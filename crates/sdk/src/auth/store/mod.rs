@@ -10,8 +10,8 @@ use super::secret::Secret;
 use super::{AuthFuture, boxed};
 use crate::lock::lock;
 
-/// Store for tokens, so that users do not have to sign in again. Records are secret and must be encrypted at rest. Keys
-/// name a server and an account; they are not secret.
+/// Store for the OAuth tokens of a client, so that users do not have to sign in again. Records are secret and must be
+/// encrypted at rest. Keys name a server and an account; they are not secret.
 pub trait TokenStore: Send + Sync + 'static {
     /// Returns the stored token record of a key, if any.
     fn load<'a>(&'a self, key: &'a str) -> AuthFuture<'a, Option<Secret>>;
@@ -48,7 +48,7 @@ impl<T: TokenStore + ?Sized> TokenStore for Arc<T> {
     }
 }
 
-/// In-memory store; its tokens are lost when the process ends.
+/// Token store in memory; its tokens are lost when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Secret>>);
 

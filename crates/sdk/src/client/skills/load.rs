@@ -14,7 +14,7 @@ use crate::skills::{
     skill_root,
 };
 
-/// A skill whose `SKILL.md` was read and matches its entry.
+/// Skill that a client has loaded: its `SKILL.md` was read and matches its entry.
 #[derive(Debug)]
 pub struct LoadedSkill {
     client: Client,
@@ -23,7 +23,7 @@ pub struct LoadedSkill {
     budget: ReadBudget,
 }
 
-/// Remaining bytes that may be read from files without a declared size.
+/// Number of bytes that may still be read from skill files without a declared size.
 #[derive(Debug)]
 struct ReadBudget(AtomicU64);
 

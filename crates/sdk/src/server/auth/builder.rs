@@ -24,7 +24,7 @@ const DEFAULT_SKEW: Duration = Duration::from_secs(30);
 const JWKS_URL: &str = "URL of the keys";
 const MAX_SKEW: Duration = Duration::from_mins(1);
 
-/// Accepted access tokens and their authorization server, for [`Http::auth`](crate::HttpEndpoint::auth).
+/// Configuration of the OAuth tokens that an endpoint accepts, for [`HttpEndpoint::auth`](crate::HttpEndpoint::auth).
 ///
 /// ```no_run
 /// # async fn example() -> linchpin::Result {

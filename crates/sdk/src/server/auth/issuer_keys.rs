@@ -190,7 +190,7 @@ impl Inner {
     }
 }
 
-/// Guard of a running fetch: wakes all waiting callers even if the fetch is cancelled or panics.
+/// Guard of a running fetch of issuer keys: wakes all waiting callers even if the fetch is cancelled or panics.
 struct FetchGuard {
     inner: Arc<Inner>,
     result: Result<KeySet, String>,

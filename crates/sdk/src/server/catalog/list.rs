@@ -28,7 +28,7 @@ pub(crate) struct CatalogList<T> {
     encoded: [OnceLock<Arc<[u8]>>; Revision::ALL.len()],
 }
 
-/// One page of a list of the catalog.
+/// One page of a list of registered definitions, as sent to a client.
 pub(crate) struct Page<'a, T> {
     pub(crate) items: Vec<&'a Arc<T>>,
     pub(crate) next_cursor: Option<String>,

@@ -96,7 +96,7 @@ impl Register for Result<CatalogItem> {
     }
 }
 
-/// Snapshot of all registered definitions.
+/// Snapshot of all definitions that are registered at a server.
 #[derive(Clone, Default)]
 pub(crate) struct Catalog {
     pub(crate) tools: CatalogList<ToolEntry>,

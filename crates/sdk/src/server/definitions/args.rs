@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Arguments of a tool or prompt, or variables of a resource template.
+/// Type of the arguments of a tool or prompt, or of the variables of a resource template.
 ///
 /// Implemented by `#[args]` on a struct: `#[args] struct Add { a: i64, b: i64 }`. Doc comments on the fields become
 /// descriptions in the schema.

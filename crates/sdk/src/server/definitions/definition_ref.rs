@@ -2,7 +2,7 @@
 
 use linchpin_protocol::model;
 
-/// Definition of a tool, resource, template, prompt or skill.
+/// Borrowed definition of a registered tool, resource, template, prompt or skill, for visibility filters.
 #[derive(Debug, Clone, Copy)]
 pub enum DefinitionRef<'a> {
     /// Definition of a tool.

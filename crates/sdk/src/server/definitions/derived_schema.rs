@@ -22,7 +22,7 @@ pub(crate) fn output_schema<T: JsonSchema>() -> DerivedSchema {
     DerivedSchema { decoding_schema: schema.clone(), schema, unenforced: unproven }
 }
 
-/// Schema derived from a type, with the path of the first constraint that the type does not enforce.
+/// JSON Schema derived from a Rust type, with the path of the first constraint that decoding does not enforce.
 pub struct DerivedSchema {
     /// JSON Schema that clients see.
     pub(crate) schema: Value,

@@ -4,8 +4,8 @@ use super::args::NoArgs;
 use crate::server::Context;
 use crate::server::request::scope::RequestScope;
 
-/// An async function or closure that handles a request. `Form` is inferred from its parameters:
-/// `|| async { … }`, `|args| async { … }` or `|args, cx: Context| async { … }`.
+/// Async function or closure that handles a request for a tool, prompt, resource or custom method. `Form` is inferred
+/// from its parameters: `|| async { … }`, `|args| async { … }` or `|args, cx: Context| async { … }`.
 #[diagnostic::on_unimplemented(
     message = "this is not a handler",
     label = "a handler is an async closure or function of `()`, of `(args)` or of `(args, cx: Context)`",

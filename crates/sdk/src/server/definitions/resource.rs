@@ -87,7 +87,7 @@ impl Resource {
     }
 }
 
-/// Parameter types of the handler of a plain resource.
+/// Parameters that the handler of a resource without variables may take: none, or the context.
 #[diagnostic::on_unimplemented(
     message = "the handler of a resource cannot take `{Self}`",
     label = "this handler takes `{Self}`",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::Error;
 use crate::server::Context;
 
-/// Shared values for handlers, one per type.
+/// Shared values that handlers of a server can take, one per type.
 #[derive(Clone, Default)]
 pub(crate) struct StateMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 

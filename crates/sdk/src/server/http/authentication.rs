@@ -1,4 +1,4 @@
-//! Authentication and authorization of requests, by OAuth tokens or by a function of the application.
+//! Authentication and authorization of HTTP requests to a server, by OAuth tokens or by a function of the application.
 
 use std::sync::Arc;
 

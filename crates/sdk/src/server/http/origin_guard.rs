@@ -19,7 +19,7 @@ pub struct OriginGuard {
     any_host: bool,
 }
 
-/// Allowed host, with a port if only that port is allowed.
+/// Host that the `Host` header may name, with a port if only that port is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AllowedHost {
     name: String,

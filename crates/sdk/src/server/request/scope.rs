@@ -16,7 +16,7 @@ use crate::server::identity::Identity;
 use crate::server::input::mailbox::ReplayLog;
 use crate::server::{Connection, Service};
 
-/// Everything known of a request while it is dispatched to its handler.
+/// Everything that the server knows of a request while it is dispatched to its handler.
 pub struct RequestScope<'a> {
     pub(crate) service: &'a Service,
     pub(crate) connection: &'a Arc<Connection>,

@@ -97,7 +97,7 @@ pub(crate) async fn run_unit_catching_panics(work: BoxFuture<()>) -> Result<()> 
     .await
 }
 
-/// Outcome of a request: the response and the details that must not be sent.
+/// Outcome of a request at a server: the response, and the details that are not sent to the client.
 pub(crate) struct RequestOutcome {
     pub(crate) result: Result<UnencodedResult, linchpin_protocol::Error>,
     /// Error whose details are not sent to the client, for the error hook of the server.

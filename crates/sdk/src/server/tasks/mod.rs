@@ -47,7 +47,7 @@ const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of tasks that run at the same time.
 const MAX_RUNNING_TASKS: usize = 1_024;
 
-/// MCP tasks of a server: those that run here, and the store of all.
+/// MCP tasks of a server: those that run in this process, and the store of all.
 pub(crate) struct TaskRegistry {
     store: Arc<dyn TaskStore>,
     poll_interval: Duration,

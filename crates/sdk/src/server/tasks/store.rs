@@ -46,7 +46,7 @@ pub struct TaskRecord {
     pub outcome: Option<TaskOutcome>,
 }
 
-/// Outcome of a task that has ended.
+/// Outcome of a task that has ended, as stored: its result or error.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskOutcome {
     /// Result as JSON, encoded for the protocol revision of the request.

@@ -1,4 +1,4 @@
-//! The user with a browser: opens the authorization URL, approves, and is redirected back.
+//! User of the test authority with a browser: opens the authorization URL, approves, and is redirected back.
 
 use http::{Request, StatusCode, header::LOCATION};
 

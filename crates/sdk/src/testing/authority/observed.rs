@@ -56,7 +56,7 @@ impl RecordedRequest {
     }
 }
 
-/// Requests that the test authority received, and counters.
+/// Requests that the test authority received, and counters of what it issued.
 #[derive(Debug, Clone, Default)]
 pub struct Observations {
     /// HTTP requests that the simulated servers received, in order of arrival.

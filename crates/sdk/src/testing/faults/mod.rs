@@ -57,7 +57,7 @@ struct FaultState {
     started_at: Option<Instant>,
 }
 
-/// Record of a fault that was injected into one message.
+/// Record of a fault that the fault injection applied to one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultEvent {
     /// Time since the first connection at which the fault was injected.

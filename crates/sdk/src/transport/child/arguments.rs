@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-/// Arguments of a stdio server: `[]`, `["-y", "some-server"]`, a slice or a `Vec`.
+/// Type of the program arguments of a stdio server: `[]`, `["-y", "some-server"]`, a slice or a `Vec`.
 ///
 /// Arrays by value contain only `&str`, so that the type of `[]` can be inferred.
 #[diagnostic::on_unimplemented(

@@ -1,4 +1,4 @@
-//! A child process and everything it started, ended together.
+//! Process tree of a child: the process and everything it started, which are ended together.
 //!
 //! The child is reaped only after everything else is gone. Until then its pid, which is also its process group,
 //! cannot be reused, so a signal never hits an unrelated process.

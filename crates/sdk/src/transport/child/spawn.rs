@@ -11,7 +11,7 @@ use super::lineage::{LINEAGE_VARIABLE, new_marker};
 use super::supervisor::{self, Control, SUPERVISE};
 use super::{Command, Lineage};
 
-/// A process in its own group, and the marker that it and its descendants carry.
+/// Started child process in its own group, and the marker that it and its descendants carry.
 pub(super) struct SpawnedChild {
     pub(super) child: Child,
     pub(super) stdin: Option<ChildStdin>,

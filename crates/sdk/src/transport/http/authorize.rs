@@ -1,4 +1,4 @@
-//! Authenticated requests, resent after an authentication challenge.
+//! Authentication of HTTP requests in the client: a rejected request is sent again with new credentials.
 
 use ::http::header::WWW_AUTHENTICATE;
 use ::http::{Method as Verb, Response, StatusCode};

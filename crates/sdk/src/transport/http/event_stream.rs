@@ -1,4 +1,5 @@
-//! Event streams: read as they arrive and, in a session, resumed after a cut, without lost or duplicate messages.
+//! SSE streams in the client: read as they arrive and, in a session, resumed after a cut, without lost or duplicate
+//! messages.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -18,7 +18,7 @@ const MESSAGE_LIMITS: Limits = Limits { depth: 128, keys: 1_000_000, values: 10_
 /// Maximum size of the mirrored headers of one request in bytes.
 const MAX_MIRRORED_HEADER_BYTES: usize = 16 << 10;
 
-/// Message of the client that is sent over HTTP.
+/// Message of the client, classified for sending it over HTTP.
 pub(super) enum OutgoingMessage {
     Request(Box<OutgoingRequest>),
     /// Cancellation of the request with this id.

@@ -1,4 +1,4 @@
-//! Mutable state of a connection: the session, the requests in flight, and the transport mode.
+//! Mutable state of an HTTP connection: the session, the requests in flight, and the transport mode.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

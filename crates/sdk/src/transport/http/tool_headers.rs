@@ -13,7 +13,8 @@ use crate::transport::PerRequestTransport;
 /// Maximum number of tools whose parameter headers are stored.
 const MAX_TOOLS: usize = 10_000;
 
-/// Parameter headers by tool name. Most tools have none and are not stored.
+/// Mirrored parameters of each tool, for the `Mcp-Param-*` headers of its calls. Most tools have none and are not
+/// stored.
 #[derive(Default)]
 pub(super) struct ToolHeaderMap(Mutex<HashMap<String, Arc<ParamHeaders>>>);
 

@@ -4,7 +4,7 @@ use std::io;
 
 use super::watchdog::MonitoredIo;
 
-/// TLS settings without the feature `tls`; never constructed.
+/// Placeholder for the TLS settings of a listener, without the feature `tls`; never constructed.
 #[derive(Clone)]
 pub(in crate::server::http) enum Tls {}
 

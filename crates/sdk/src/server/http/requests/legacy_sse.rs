@@ -22,7 +22,7 @@ const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Query parameter with the stream id in the URL of a POST.
 const SESSION_PARAMETER: &str = "sessionId=";
 
-/// Open HTTP+SSE streams by id. Each is a session.
+/// Open streams of the HTTP+SSE transport, by id. Each is a session.
 #[derive(Default)]
 pub(in crate::server::http) struct LegacySessions(Mutex<HashMap<SessionId, Arc<LegacySession>>>);
 

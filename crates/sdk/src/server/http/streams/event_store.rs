@@ -38,7 +38,7 @@ const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Bytes accounted for each event in addition to its message.
 const EVENT_OVERHEAD_BYTES: usize = 64;
 
-/// In-memory event store. The oldest events are dropped first.
+/// Event store of resumable streams in memory. The oldest events are dropped first.
 #[derive(Default)]
 pub(in crate::server::http) struct MemoryEventStore(Mutex<MemoryState>);
 

@@ -28,7 +28,7 @@ pub(super) struct SessionStream {
     retention: StreamRetention,
 }
 
-/// How the events of a stream are stored for resumption.
+/// Where the events of a resumable stream are stored, and for which session.
 pub(super) struct StreamRetention {
     pub(super) store: Arc<dyn EventStore>,
     pub(super) session: SessionKey,

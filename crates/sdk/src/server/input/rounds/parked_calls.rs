@@ -1,5 +1,5 @@
-//! Calls parked between two requests, limited in number and age. Each response is cached for a while, in case it is
-//! lost in transit.
+//! Table of the calls that are parked between two requests, limited in number and age. Each response is cached for a
+//! while, in case it is lost in transit.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
