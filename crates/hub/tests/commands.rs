@@ -228,8 +228,10 @@ fn tools_that_a_server_does_not_have_are_refused() {
     let _hub = home.start();
     home.ok(&["server", "connect", "demo"]);
     let add = |selection: &str| home.run(&["agent", "add", "Helper", "--server", selection]);
-    add("demo:ehco").expect_output(1, &["`servers.demo`: `demo` has no tool `ehco`: did you mean `echo`?"]);
-    add("demo:nosuch").expect_output(1, &["`demo` has no tool `nosuch`: it has `add`, `countdown`, `echo`"]);
+    add("demo:ehco")
+        .expect_output(1, &["`servers.demo`: the server `demo` has no tool `ehco`: did you mean `echo`?"]);
+    add("demo:nosuch")
+        .expect_output(1, &["`demo` has no tool `nosuch`: the server has `add`, `countdown`, `echo`"]);
     assert_eq!(home.json(&["agent", "list"]), json!([]));
     home.run(&["agent", "add", "Helper", "--server", "demo", "--trust", "demo:ad"])
         .expect_output(1, &["`add`"]);

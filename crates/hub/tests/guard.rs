@@ -305,7 +305,7 @@ fn whatever_stands_in_the_file_a_hub_starts() {
         assert_eq!(place.mark(), guard.lineage().to_string());
     }
     let error = ProcessGuard::start(Path::new(LINCHPIN), place.folder.path()).err().unwrap().to_string();
-    assert!(error.starts_with('`') && error.contains("cannot be used: "), "{error}");
+    assert!(error.starts_with("the lock file `") && error.contains("cannot be used: "), "{error}");
     let error = ProcessGuard::start(Path::new("/no/such/program"), &place.file()).err().unwrap().to_string();
     assert!(error.starts_with("`/no/such/program __guard` cannot be started: "), "{error}");
 }

@@ -382,7 +382,7 @@ const TABLE: &[(Misbehavior, &str)] = &[
     ),
     (
         Misbehavior::TokenTooLarge,
-        "connecting: `ISSUER` issued no token: its token is too long for a header (HTTP_AUTHORIZATION)",
+        "connecting: `ISSUER` issued no token: its token is longer than 12 KiB, which is too long for a header (HTTP_AUTHORIZATION)",
     ),
     (
         Misbehavior::TokenNewline,

@@ -179,7 +179,7 @@ fn what_cannot_be_carried_over_is_refused_in_words() {
     let inner = Server::new("inner", "1").visible(|_, _| true);
     assert_eq!(
         said(Server::new("outer", "1").mount("in", inner)),
-        "the server `inner` cannot be mounted: it has a visibility filter; register that on the outer server"
+        "the server `inner` cannot be mounted: it has a visibility filter (`visible`); register that on the outer server"
     );
     let replaced = Server::new("test", "1").on_request("initialize", |_: Value| async { json!({}) });
     assert_eq!(said(replaced), "the method `initialize` cannot be replaced: it creates the session");

@@ -292,7 +292,9 @@ async fn one_that_ends_as_soon_as_it_is_open_is_left_alone_for_a_while() {
         assert_eq!(stage.opened_connections(), opened);
         let error = stage.get(actor(ADA, 1)).await.unwrap_err();
         assert!(
-            error.message().starts_with("`upstream` closed the connection right after it was opened"),
+            error
+                .message()
+                .starts_with("the server `upstream` closed the connection right after it was opened"),
             "{error}"
         );
         waits.push(error.message().rsplit_once(" in ").unwrap().1.to_owned());

@@ -54,7 +54,10 @@ async fn a_no_is_told_to_whoever_waits() {
     };
     let (call, denied) = tokio::join!(waits, says_no);
     let call = call.unwrap();
-    assert_eq!((call.status, call.error.as_deref()), (CallStatus::Denied, Some("denied by a user: not")));
+    assert_eq!(
+        (call.status, call.error.as_deref()),
+        (CallStatus::Denied, Some("the call was denied by a user: not"))
+    );
     assert_eq!((denied.decision, stage.upstream.ran()), (ApprovalStatus::Denied, 0));
 }
 
@@ -112,7 +115,10 @@ async fn nobody_waits_for_ever() {
     assert_eq!(error.code(), "approval_expired");
     stage.hub.expire_approvals(ADA).await.unwrap();
     let call = stage.wait_for_call(call.id).await;
-    assert_eq!((call.status, call.error.as_deref()), (CallStatus::Denied, Some("the approval has expired")));
+    assert_eq!(
+        (call.status, call.error.as_deref()),
+        (CallStatus::Denied, Some("the approval has expired: call the tool again"))
+    );
     assert_eq!(
         stage.hub.approval(local_user(ADA), approval).await.unwrap().decision,
         ApprovalStatus::Expired

@@ -237,7 +237,7 @@ const EXPECTED_FAILURES: &[(Misbehavior, &str, &str)] = &[
     (
         Misbehavior::TokenTooLarge,
         "coming back",
-        "`ISSUER` issued no token: its token is too long for a header",
+        "`ISSUER` issued no token: its token is longer than 12 KiB, which is too long for a header",
     ),
     (
         Misbehavior::TokenNewline,

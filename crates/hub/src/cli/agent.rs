@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(find_id(&all, "agent", "a").unwrap(), "1");
         assert_eq!(find_id(&all, "agent", "3").unwrap(), "3");
         let error = find_id(&all, "agent", "b").unwrap_err().to_string();
-        assert_eq!(error, "use the id: there is more than one agent `b`");
+        assert_eq!(error, "more than one agent has the name `b`: use the id");
         assert_eq!(find_id(&all, "agent", "c").unwrap_err().to_string(), "no such agent `c`");
     }
 }

@@ -68,9 +68,9 @@ impl ServerSettings {
             ("layers", !self.layers.is_empty()),
             ("custom methods", !self.requests.is_empty()),
             ("notification handlers", !self.notifications.is_empty()),
-            ("a fallback resource reader", self.fallback_reader.is_some()),
-            ("a request hook", self.instrument.is_some()),
-            ("an error hook", self.on_error.is_some()),
+            ("a fallback resource reader (`on_read`)", self.fallback_reader.is_some()),
+            ("a request hook (`instrument`)", self.instrument.is_some()),
+            ("an error hook (`on_error`)", self.on_error.is_some()),
             ("a visibility filter (`visible`)", self.visible.is_some()),
         ];
         hooks.into_iter().find_map(|(hook, present)| present.then_some(hook))
