@@ -49,8 +49,9 @@ fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
         let text = format!("unsupported content type: send {kind}, and set the header Content-Type");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "wrong_content_type", text));
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Problem::bad_request("not_utf8", format!("the body must be UTF-8: {error}")))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Problem::bad_request("not_utf8", format!("the request body must be UTF-8: {error}"))
+    })?;
     if kind == FORM {
         return parse_form(text);
     }
@@ -60,7 +61,7 @@ fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
             ParseErrorKind::Limit => "json_limit",
             _ => "not_json",
         };
-        Problem::bad_request(code, format!("the body is not supported JSON: {error}"))
+        Problem::bad_request(code, format!("the request body is not supported JSON: {error}"))
     })?;
     if let Some(number) = find_wide_integer(text) {
         let number: String = number.chars().take(40).collect();
@@ -70,7 +71,7 @@ fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
         return Err(Problem::bad_request("number_too_wide", text));
     }
     serde_json::from_str(text)
-        .map_err(|error| Problem::bad_request("not_json", format!("the body is not JSON: {error}")))
+        .map_err(|error| Problem::bad_request("not_json", format!("the request body is not JSON: {error}")))
 }
 
 /// Returns whether a content type matches, with an optional UTF-8 charset parameter.
@@ -94,13 +95,17 @@ fn parse_form(text: &str) -> Result<Value> {
 fn body_error(reason: BodyReadError, max: usize) -> Problem {
     match reason {
         BodyReadError::TooLarge => {
-            let text = format!("the body is larger than {max} bytes");
+            let text = format!("the request body is larger than the limit of {max} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
         }
-        BodyReadError::TooSlow => {
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", "the body did not arrive in time")
+        BodyReadError::TooSlow => Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body_too_slow",
+            "the request body did not arrive in time: send it again",
+        ),
+        BodyReadError::Incomplete => {
+            Problem::bad_request("body_broken", "the request body is incomplete: send it again")
         }
-        BodyReadError::Incomplete => Problem::bad_request("body_broken", "the body is incomplete"),
         BodyReadError::BudgetExceeded => {
             let text = "too many large requests at the same time: try again in a moment";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_room", text)

@@ -63,5 +63,9 @@ pub(crate) fn snapshot_incomplete() -> Error {
 
 /// Returns the error for an export whose receiver is gone.
 pub(crate) fn snapshot_receiver_gone() -> Error {
-    Error::new(error::ErrorKind::Unavailable, "snapshot_aborted", "the receiver of the snapshot is gone")
+    Error::new(
+        error::ErrorKind::Unavailable,
+        "snapshot_aborted",
+        "the export was stopped: the receiver of the snapshot is gone",
+    )
 }

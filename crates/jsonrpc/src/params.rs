@@ -23,7 +23,7 @@ impl<'a> Params<'a> {
     pub fn parse(text: &'a str, limits: Limits) -> Result<Self, ParseError> {
         let mut scan = Scan::new(text, limits);
         if scan.peek() != Some(b'{') {
-            return scan.fail(ParseErrorKind::Params, "expected an object");
+            return scan.fail(ParseErrorKind::Params, "expected a JSON object");
         }
         let params = Self::read(&mut scan, 0)?;
         scan.expect_end()?;

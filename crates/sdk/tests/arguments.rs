@@ -259,7 +259,7 @@ fn results_are_checked_before_they_leave() {
         for (tool, expected, fault) in [
             ("too_large", hidden("too_large"), Some("at /n: 11 is greater than the maximum of 10")),
             ("bad", hidden("bad"), Some("at /n: \"secret\" is not of type \"integer\"")),
-            ("nothing", hidden("nothing"), Some("it returned no structured content")),
+            ("nothing", hidden("nothing"), Some("the tool returned no structured content")),
             ("fails", "no number today".to_owned(), None),
             ("failed", "text".to_owned(), None),
         ] {

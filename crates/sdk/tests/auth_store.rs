@@ -112,5 +112,10 @@ async fn one_at_a_time() {
     drop(waits.await.unwrap());
     let _held = one.lock("a").await.unwrap();
     let error = other.lock("a").await.err().unwrap().to_string();
-    assert!(error.ends_with("cannot be locked: another process has held the lock for a minute"), "{error}");
+    assert!(
+        error.ends_with(
+            "cannot be locked: another process has held the lock for a minute: end it, or try again later"
+        ),
+        "{error}"
+    );
 }

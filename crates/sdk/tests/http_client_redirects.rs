@@ -175,7 +175,7 @@ async fn redirects_stay_at_home_if_they_are_told_to() {
         let (from, to) = (script.origin(), elsewhere.origin());
         let text = format!("`{from}` redirects to `{to}`: redirects to another origin are not followed");
         assert!(refused.to_string().contains(&text), "{refused}");
-        assert!(refused.to_string().contains("use its URL instead"), "{refused}");
+        assert!(refused.to_string().contains("use the URL of that origin instead"), "{refused}");
         client.close().await;
     }
     assert_eq!(elsewhere.received().len(), 0, "not even the arguments get there");

@@ -78,7 +78,7 @@ async fn a_server_without_a_stream_keeps_its_session() {
     let script = server(SESSION, |seen| seen.is("GET").then(|| Reply::status(404))).await;
     let (builder, mut told) = telling(client(&script));
     let client = builder.connect().await.unwrap();
-    told.until("the server has no standalone stream").await;
+    told.until("the server has no standalone event stream (GET)").await;
     client.call("echo", ()).await.unwrap();
     client.close().await;
     assert_eq!((script.of("initialize").len(), script.of("GET").len()), (1, 1));
@@ -98,7 +98,7 @@ async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
     let client = builder.connect().await.unwrap();
     told.until("was cut").await;
     clock.advance(RECONNECT_WAIT).await;
-    told.until("the server has no standalone stream").await;
+    told.until("the server has no standalone event stream (GET)").await;
     client.call("echo", ()).await.unwrap();
     let gets: Vec<_> = script.of("GET").iter().map(|seen| seen.header("mcp-session-id").to_owned()).collect();
     assert_eq!(gets, ["session-0", "session-0", "session-1"]);
@@ -139,13 +139,13 @@ async fn a_stream_that_was_there_for_long_and_had_nothing_to_say_is_healthy() {
     let (builder, mut told) = telling(client(&script).max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
-        told.until("the stream is open").await;
+        told.until("the event stream is open").await;
         clock.advance(Duration::from_mins(1)).await;
         cut.notify_one();
         told.until("reconnecting").await;
         clock.advance(RECONNECT_WAIT).await;
     }
-    told.until("the stream is open").await;
+    told.until("the event stream is open").await;
 }
 
 #[tokio::test]

@@ -351,7 +351,7 @@ async fn calls_at_the_same_time_are_not_mixed_up() {
             assert_eq!((&*one.to_text(), &*two.to_text()), ("Ada and Ada", "Eve and Eve"));
         } else {
             // Server requests do not name the call they belong to: with two calls in flight, none is handled.
-            let unclear = |said: &str| said.contains("does not name the one it belongs to");
+            let unclear = |said: &str| said.contains("does not name the call it belongs to");
             let (one, two) = (one.to_text(), two.to_text());
             assert!(unclear(&one) || one == "Ada and Ada", "{one}");
             assert!(unclear(&two) || two == "Eve and Eve", "{two}");

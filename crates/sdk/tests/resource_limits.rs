@@ -121,7 +121,7 @@ fn what_a_client_makes_the_server_remember_is_bounded() {
     let uris: Vec<String> = (0..1_001).map(|number| format!("a:{number}")).collect();
     let (code, message) =
         peer.error("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": uris}}));
-    assert_eq!((code, &*message), (-32603, "too many subscriptions on this connection"));
+    assert_eq!((code, &*message), (-32603, "too many subscriptions on this connection: end some first"));
     peer.close();
 }
 

@@ -328,7 +328,7 @@ fn parameters_that_cannot_be_mirrored_are_refused() {
     assert_eq!(
         add(Tool::new("add").header("c", "C")),
         "the tool `add` cannot be registered: the header `C` is for the parameter `c`, which the tool \
-         does not have: it has `a`, `b`"
+         does not have: its parameters are `a`, `b`"
     );
     assert!(
         add(Tool::new("add").header("a", "A").header("b", "a")).contains("the same header as the one of `a`")

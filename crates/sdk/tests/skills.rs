@@ -351,14 +351,20 @@ fn what_no_client_could_load_is_refused() {
     let cases = [
         (Skill::new("Bad Name", "d"), "invalid name `Bad Name`: use up to 64 lowercase"),
         (Skill::new("a", ""), "`description` in its frontmatter must be a non-empty string"),
-        (Skill::new("a", "d".repeat(1025)), "the description has more than 1024 characters"),
+        (Skill::new("a", "d".repeat(1025)), "its description has more than 1024 characters"),
         (
             Skill::from_text("no head"),
             "it must start with a frontmatter between two lines of `---` (in SKILL.md)",
         ),
         (Skill::from_text("---\nname: a\n---\n"), "its frontmatter has no `description`"),
-        (Skill::from_text(SKILL_MD).instructions("x"), "its instructions are set by its SKILL.md"),
-        (Skill::from_text(SKILL_MD).field("x", 1), "its frontmatter is set by its SKILL.md"),
+        (
+            Skill::from_text(SKILL_MD).instructions("x"),
+            "its instructions are set by its SKILL.md: remove the call of `instructions`",
+        ),
+        (
+            Skill::from_text(SKILL_MD).field("x", 1),
+            "its frontmatter is set by its SKILL.md: remove the call of `field`",
+        ),
         (Skill::new("a", "d").field("name", "b"), "duplicate key `name`"),
         (Skill::new("a", "d").file("../b", ""), "`../b` is not a path below the skill directory"),
         (Skill::new("a", "d").file("SKILL.md", ""), "duplicate file `SKILL.md`"),

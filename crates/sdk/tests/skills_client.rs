@@ -110,11 +110,14 @@ async fn contents_that_differ_from_the_entry_are_refused() {
         (Box::new(text(format!("{TEXT}more"))), "bytes, but the skill entry says"),
         (
             Box::new(|_| json!({"uri": "skill://other/SKILL.md", "text": TEXT})),
-            "must contain exactly this file",
+            "must contain exactly the requested file",
         ),
         (Box::new(|uri| json!({"uri": uri, "blob": "?"})), "invalid Base64"),
-        (Box::new(|uri| json!({"uri": uri})), "it must have either text or a blob"),
-        (Box::new(|uri| json!({"uri": uri, "text": TEXT, "blob": ""})), "it must have either text or a blob"),
+        (Box::new(|uri| json!({"uri": uri})), "the file must have either `text` or `blob`"),
+        (
+            Box::new(|uri| json!({"uri": uri, "text": TEXT, "blob": ""})),
+            "the file must have either `text` or `blob`",
+        ),
     ];
     for (contents, reason) in cases {
         let script = script(Revision::LATEST, entry(), contents);

@@ -20,7 +20,7 @@ impl Hub {
     ) -> Result<()> {
         let Some(agent) = self.load_agent(actor).await? else { return Ok(()) };
         let Some(per_minute) = agent.calls_per_minute else { return Ok(()) };
-        let text = format!("`{}` is limited to {per_minute} calls per minute", agent.name);
+        let text = format!("the agent `{}` is limited to {per_minute} calls per minute", agent.name);
         self.consume_bucket(actor, actor.subject().to_string(), per_minute, text, limited).await
     }
 
@@ -32,7 +32,8 @@ impl Hub {
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
         let Some(per_minute) = server.settings.calls_per_minute else { return Ok(()) };
-        let text = format!("`{}` is limited to {per_minute} calls per minute", server.slug.as_str());
+        let text =
+            format!("the server `{}` is limited to {per_minute} calls per minute", server.slug.as_str());
         self.consume_bucket(actor, server.id.to_string(), per_minute, text, limited).await
     }
 

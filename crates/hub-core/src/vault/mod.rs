@@ -116,7 +116,10 @@ impl TenantKey {
     /// Decrypts a secret with this tenant key. Fails if the binding is not the one that it was encrypted with.
     pub fn open(&self, label: &SecretBinding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
         self.key.open(&self.binding_bytes(label), sealed).ok_or_else(|| {
-            let text = format!("the {} for {} cannot be decrypted: set it again", label.kind, label.bound_to);
+            let text = format!(
+                "the stored secret ({}) for {} cannot be decrypted: set it again",
+                label.kind, label.bound_to
+            );
             Error::new(ErrorKind::Unavailable, "secret_unreadable", text)
         })
     }
@@ -179,7 +182,10 @@ mod tests {
             assert!(other.open(&binding, &sealed).is_err());
         }
         let error = key.open(&label("bearer", "https://b.example"), &sealed).unwrap_err().to_string();
-        assert_eq!(error, "the bearer for https://b.example cannot be decrypted: set it again");
+        assert_eq!(
+            error,
+            "the stored secret (bearer) for https://b.example cannot be decrypted: set it again"
+        );
     }
 
     #[test]

@@ -86,7 +86,10 @@ impl ClusterMember {
     async fn heartbeat(&self, db: &DbConnection) -> Result<(), StoreFailure> {
         let before = self.platform.now().as_millisecond();
         let found = db.query(UPSERT_HEARTBEAT, &[&self.hub]).await?;
-        let database_time: i64 = found.first().ok_or_else(|| invalid_data("no heartbeat row"))?.try_get(0)?;
+        let database_time: i64 = found
+            .first()
+            .ok_or_else(|| invalid_data("the database returned no row for a heartbeat"))?
+            .try_get(0)?;
         let after = self.platform.now().as_millisecond();
         if after - before > MAX_CLOCK_QUERY_MS {
             return Ok(()); // too slow to compare the clocks

@@ -113,7 +113,7 @@ impl ClusterLogReader {
         db.run("COMMIT").await?;
         let first = "SELECT number FROM news ORDER BY number DESC LIMIT $1";
         let found = db.query(first, &[&to_bigint(linchpin_hub_core::events::CAPACITY as u64)]).await?;
-        let last = read_u64(found.last().ok_or_else(|| invalid_data("empty cluster log"))?, 0)?;
+        let last = read_u64(found.last().ok_or_else(|| invalid_data("the cluster log is empty"))?, 0)?;
         shared.events.reset_to(last);
         Ok(ClusterLogReader { hub: hub.to_owned(), position: last })
     }

@@ -99,9 +99,10 @@ pub(super) async fn require_versions(
     let found = db.query(sql, &[&tenant.to_string(), &kinds, &ids, &versions]).await?;
     let Some(row) = found.first() else { return Ok(()) };
     let index = usize::try_from(read_u64(row, 0)?).unwrap_or(usize::MAX);
-    Err(all
-        .get(index - 1)
-        .map_or_else(|| invalid_data("row number out of range"), |(key, _)| version_conflict(key).into()))
+    Err(all.get(index - 1).map_or_else(
+        || invalid_data("the version check returned a row number out of range"),
+        |(key, _)| version_conflict(key).into(),
+    ))
 }
 
 pub(super) async fn delete_children(
@@ -123,7 +124,8 @@ pub(super) async fn delete(db: &DbConnection, tenant: TenantId, key: &DocumentKe
 }
 
 pub(super) fn read_document(kind: DocumentKind, row: &Row) -> Result<StoredDocument> {
-    let body = serde_json::from_str(row.try_get(4)?).map_err(|_| invalid_data("document is not JSON"))?;
+    let body =
+        serde_json::from_str(row.try_get(4)?).map_err(|_| invalid_data("a stored document is not JSON"))?;
     let key = DocumentKey::new(kind, row.try_get::<_, String>(0)?);
     let document = Document { key, name: row.try_get(1)?, parent: row.try_get(2)?, body };
     Ok(StoredDocument { document, version: read_u64(row, 3)? })

@@ -125,7 +125,9 @@ fn database_error(error: &tokio_postgres::Error) -> Error {
         None if matches!(&*error.to_string(), "authentication error" | "invalid configuration") => {
             MSG_LOGIN_REJECTED
         }
-        Some("57P01" | "57P02" | "57P03") => return unreachable_error("it is starting up or shutting down"),
+        Some("57P01" | "57P02" | "57P03") => {
+            return unreachable_error("the database server is starting up or shutting down");
+        }
         Some("22021" | "22P05") => return unsupported_character(),
         Some("28000" | "28P01") => MSG_LOGIN_REJECTED,
         Some("3D000") => "the database does not exist: create it, or check the name in its URL",

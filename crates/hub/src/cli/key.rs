@@ -30,7 +30,11 @@ pub(super) async fn run(context: &CommandContext, command: &Command) -> Result<(
         parts.push(format!("{secrets} with a new tenant key"));
     }
     if count("unreadable") > 0 {
-        parts.push(format_count(count("unreadable"), "secret", "unreadable and left unchanged"));
+        parts.push(format_count(
+            count("unreadable"),
+            "secret",
+            "could not be decrypted and stayed unchanged",
+        ));
     }
     let text = format!("{}. Copy the key file to your backup again", parts.join("; "));
     Ok(context.output.print_result(&response, &text)?)

@@ -70,8 +70,9 @@ fn with_files<T>(
     let TlsFiles { certificate, key } = files;
     let text = read(certificate, false)?;
     let secret = Secret::new(read(key, true)?);
-    let invalid_pair =
-        |error| ConfigError::new(certificate, format!("with its key `{}`: {error}", key.display()));
+    let invalid_pair = |error| {
+        ConfigError::new(certificate, format!("cannot be used with the key `{}`: {error}", key.display()))
+    };
     load(text.as_bytes(), secret.expose().as_bytes()).map_err(invalid_pair)
 }
 

@@ -56,7 +56,7 @@ impl OutputSchemas {
         }
         let mismatch = |fault: String| ClientError::BadResult { tool: tool.to_owned(), reason: fault };
         let Some(structured) = &result.structured_content else {
-            return Err(mismatch("the structured content is missing".into()));
+            return Err(mismatch("the result has no structured content".into()));
         };
         match &*output {
             OutputSchema::Valid(validator) => {

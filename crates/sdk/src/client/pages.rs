@@ -191,7 +191,7 @@ fn cursor_hash(cursor: &str) -> u64 {
 }
 
 /// List of a server, such as its tools, that is read page by page. Pages are requested on demand.
-#[must_use = "a list is read with `all` or `next_page`"]
+#[must_use = "nothing is requested until `all` or `next_page` is called"]
 pub struct Pages<T> {
     client: Client,
     /// URI of the directory, if this lists a directory.

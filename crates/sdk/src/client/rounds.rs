@@ -273,8 +273,10 @@ pub(super) async fn handle_input_requests(
     requests: BTreeMap<String, InputRequest>,
 ) -> Result<BTreeMap<String, ClientResult>, ClientError> {
     if requests.len() > MAX_INPUT_REQUESTS {
-        let (method, reason) =
-            ("input request".to_owned(), format!("too many input requests: {}", requests.len()));
+        let (method, reason) = (
+            "input request".to_owned(),
+            format!("the server requests too many inputs at once: {}", requests.len()),
+        );
         return Err(ClientError::ServerRequest { method, reason });
     }
     let mut open = Vec::with_capacity(requests.len());

@@ -28,7 +28,7 @@ const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duratio
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Subscription of a client to changes of a resource or of lists. Dropping it ends the notifications.
-#[must_use = "dropping the subscription ends it"]
+#[must_use = "a subscription ends when it is dropped"]
 pub struct Subscription {
     /// Open subscription stream; dropping it closes the stream.
     _stream: Option<oneshot::Sender<()>>,

@@ -13,7 +13,7 @@ use super::resolver::{Resolver, SystemResolver};
 use super::tls::TlsConnector;
 
 /// Settings of an [`Egress`], each with a safe default. [`EgressBuilder::build`] creates it.
-#[must_use = "settings do nothing by themselves"]
+#[must_use = "the settings have no effect until `build` is called"]
 pub struct EgressBuilder {
     policy: Policy,
     resolver: Arc<dyn Resolver>,

@@ -68,8 +68,7 @@ impl Egress {
             }
             if !target.same_origin(&next) {
                 if !redirects.cross_origin {
-                    let text =
-                        "redirects to another origin are not followed; use its URL instead if you trust it";
+                    let text = "redirects to another origin are not followed; use the URL of that origin instead if you trust it";
                     return stop(text.into());
                 }
                 remove_secrets(request.headers_mut());

@@ -288,7 +288,8 @@ fn parse_authority(authority: &str) -> Result<(Host, Option<u16>), EgressError> 
         return Err(invalid_url("it contains a user name or password; send them in a header instead"));
     }
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (inner, port) = rest.split_once(']').ok_or_else(|| invalid_url("a `]` is missing"))?;
+        let (inner, port) =
+            rest.split_once(']').ok_or_else(|| invalid_url("the `]` after its IPv6 address is missing"))?;
         let address: Ipv6Addr = inner
             .parse()
             .map_err(|_| invalid_url("the text in [ ] is not an IPv6 address (zones are not supported)"))?;

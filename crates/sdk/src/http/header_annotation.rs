@@ -158,8 +158,8 @@ pub(crate) fn annotate(schema: &mut Value, parameter: &str, name: &str) -> Resul
         return Ok(());
     }
     let parameters = match &parameters[..] {
-        [] => "it has none".to_owned(),
-        parameters => format!("it has `{}`", parameters.join("`, `")),
+        [] => "the tool has no parameters".to_owned(),
+        parameters => format!("its parameters are `{}`", parameters.join("`, `")),
     };
     Err(format!(
         "the header `{name}` is for the parameter `{parameter}`, which the tool does not have: {parameters}"
@@ -315,8 +315,12 @@ mod tests {
         assert_eq!(schema["properties"]["a"], json!({"type": "string", "x-mcp-header": "A"}));
         assert_eq!(
             annotate(&mut schema, "c", "C").unwrap_err(),
-            "the header `C` is for the parameter `c`, which the tool does not have: it has `a`, `b`"
+            "the header `C` is for the parameter `c`, which the tool does not have: its parameters are `a`, `b`"
         );
-        assert!(annotate(&mut json!({"type": "object"}), "c", "C").unwrap_err().ends_with(": it has none"));
+        assert!(
+            annotate(&mut json!({"type": "object"}), "c", "C")
+                .unwrap_err()
+                .ends_with(": the tool has no parameters")
+        );
     }
 }

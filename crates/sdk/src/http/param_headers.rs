@@ -79,22 +79,26 @@ impl ParamHeaders {
         self.values(arguments, |parameter, value| {
             let mismatch = |reason: &str| {
                 let (header, path) = (&parameter.header, parameter.path.join("."));
-                Err(format!("Header mismatch: {header} {reason} the argument `{path}`"))
+                Err(format!("Header mismatch: {header} for the argument `{path}`: {reason}"))
             };
             match (value, SentHeader::from_headers(&headers.get_all(&parameter.header))) {
-                (_, SentHeader::Repeated) => mismatch("appears more than once; it must appear once for"),
-                (_, SentHeader::Invalid) => mismatch("has a value that is not allowed in a header, for"),
+                (_, SentHeader::Repeated) => mismatch("the header appears more than once"),
+                (_, SentHeader::Invalid) => {
+                    mismatch("the value of the header has characters that are not allowed")
+                }
                 (Some(HeaderForm::TooLarge), _) => {
-                    mismatch(&format!("cannot carry integers beyond {MAX_SAFE_INTEGER}, as in"))
+                    mismatch(&format!("a header cannot carry integers beyond {MAX_SAFE_INTEGER}"))
                 }
                 (None | Some(HeaderForm::Unsupported), SentHeader::Missing) => Ok(()),
-                (None, SentHeader::Text(_)) => mismatch("has a value, but the body has none for"),
-                (Some(_), SentHeader::Missing) => mismatch("is missing; it must repeat"),
+                (None, SentHeader::Text(_)) => mismatch("the header has a value, but the body has none"),
+                (Some(_), SentHeader::Missing) => {
+                    mismatch("the header is missing; it must repeat the value in the body")
+                }
                 (Some(value), SentHeader::Text(text)) => {
                     if value.matches(&text) {
                         Ok(())
                     } else {
-                        mismatch("does not match the body value of")
+                        mismatch("the header does not match the value in the body")
                     }
                 }
             }
@@ -284,7 +288,7 @@ mod tests {
             (
                 json!({"region": "a"}),
                 vec![],
-                "mcp-param-region is missing; it must repeat the argument `region`",
+                "mcp-param-region for the argument `region`: the header is missing; it must repeat the value in the body",
             ),
             (json!({"region": "a"}), vec![("mcp-param-region", "A")], "does not match"),
             (

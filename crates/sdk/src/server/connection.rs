@@ -393,7 +393,7 @@ impl Connection {
     /// Cancels all requests of a client that has disconnected.
     pub(crate) fn abandon(&self) {
         self.outbox.close();
-        self.caller.close_peer("the client is gone");
+        self.caller.close_peer("the client has disconnected");
         for pending in lock(&self.caller.in_flight).values() {
             pending.cancel.cancel();
         }

@@ -162,7 +162,10 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
         };
         let current: usize = open.iter().map(|stream| watched(stream)).sum();
         if current + watched(&stream) > MAX_SUBSCRIPTIONS {
-            return Err(ProtocolError::Internal("too many subscriptions on this connection".into()).into());
+            return Err(ProtocolError::Internal(
+                "too many subscriptions on this connection: end some first".into(),
+            )
+            .into());
         }
         let notifications = stream.filter.clone();
         let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(stream.meta()) };

@@ -99,7 +99,7 @@ async fn input_end_or_write_error(
         if let Poll::Ready(Ok(error)) = Pin::new(&mut write_error).poll(cx) {
             return Poll::Ready(Err(error));
         }
-        let lost = |_| Err(io::Error::other("the reading thread ended"));
+        let lost = |_| Err(io::Error::other("the thread that reads standard input ended unexpectedly"));
         Pin::new(&mut end_receiver).poll(cx).map(|end| end.unwrap_or_else(lost))
     })
     .await

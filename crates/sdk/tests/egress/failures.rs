@@ -146,7 +146,7 @@ fn urls_that_cannot_be_used() {
         ("https://example.com:0/", "its port must be a number from 1 to 65535"),
         ("https://example.com:65536/", "its port must be"),
         ("https://example.com:/", "its port must be"),
-        ("https://[::1", "a `]` is missing"),
+        ("https://[::1", "the `]` after its IPv6 address is missing"),
         ("https://[::1]x", "its port must be"),
         ("https://[1.2.3.4]/", "is not an IPv6 address"),
         ("https://127.1/", "its host is a number"),

@@ -215,6 +215,6 @@ mod tests {
         assert!(advice(&"n".repeat(99), &"n".repeat(100)));
         assert!(!advice(&"n".repeat(100), &"n".repeat(101)));
         let existing = (0..10_000).map(|number| format!("{number:01000}")).collect();
-        assert!(unknown_tool("up", &"n".repeat(1_000), &existing).message().contains("it has `"));
+        assert!(unknown_tool("up", &"n".repeat(1_000), &existing).message().contains("the server has `"));
     }
 }

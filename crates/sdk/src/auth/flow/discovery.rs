@@ -83,7 +83,7 @@ impl Flow {
     fn try_next_issuer(&mut self, mut issuers: VecDeque<String>) -> Result<FlowAction, AuthError> {
         let Some(issuer) = issuers.pop_front() else {
             let no_server_error =
-                || AuthError::new(AuthErrorKind::Metadata, "no usable authorization server");
+                || AuthError::new(AuthErrorKind::Metadata, "the server names no usable authorization server");
             return Err(self.failure.take().unwrap_or_else(no_server_error));
         };
         let target = Target::configured(&issuer).map_err(|error| error.to_string());

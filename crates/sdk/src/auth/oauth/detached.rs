@@ -39,7 +39,10 @@ impl Flow {
         let (FlowStep::Redirect(pending), Some(authority), Some(identity)) =
             (&self.step, &self.server_metadata, &self.identity)
         else {
-            return Err(AuthError::new(AuthErrorKind::Setup, "no redirect is pending"));
+            return Err(AuthError::new(
+                AuthErrorKind::Setup,
+                "the sign-in cannot be detached: it is not waiting for a redirect",
+            ));
         };
         let origin = GrantOrigin {
             issuer: authority.issuer.clone(),

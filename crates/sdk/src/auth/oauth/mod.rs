@@ -41,7 +41,7 @@ use crate::server::Clock;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-#[must_use = "does nothing until it is passed to a client"]
+#[must_use = "an `OAuth` does nothing until it is passed to a client"]
 pub struct OAuth {
     pub(super) config: Arc<OAuthConfig>,
     /// Token state of each server, by store key.

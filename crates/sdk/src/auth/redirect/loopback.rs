@@ -80,8 +80,9 @@ impl RedirectHandler for Loopback {
             };
             let state: Arc<str> = find("state").unwrap_or_default().into();
             let listener = find("redirect_uri").and_then(|uri| self.take_listener(&uri));
-            let listener =
-                listener.ok_or_else(|| redirect_error(&io::Error::other("the listener is closed")))?;
+            let listener = listener.ok_or_else(|| {
+                redirect_error(&io::Error::other("the listener for the redirect is closed"))
+            })?;
             let port = listener.local_addr().map_err(|error| redirect_error(&error))?.port();
             (self.show)(&url);
             // Browsers open speculative connections: serve all concurrently, so that none blocks the others.
@@ -129,7 +130,9 @@ async fn read_redirect(mut stream: TcpStream, port: u16, state: &str) -> Option<
             ("200 OK", "Sign-in failed. Return to the application for details.")
         }
         Some(_) => ("200 OK", "Sign-in response received. Return to the application."),
-        None => ("404 Not Found", "This is not the expected redirect."),
+        None => {
+            ("404 Not Found", "This is not the redirect of the current sign-in. Return to the application.")
+        }
     };
     let page = format!("<!doctype html><meta charset=utf-8><title>Sign-in</title><p>{text}</p>\n");
     let answer = format!(

@@ -96,7 +96,10 @@ fn load_or_create_key(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
             }
             file.read_exact(&mut *key).map_err(|error| {
-                io::Error::new(error.kind(), format!("`{}` must contain a key of 32 bytes", path.display()))
+                io::Error::new(
+                    error.kind(),
+                    format!("the key file `{}` must contain a key of 32 bytes", path.display()),
+                )
             })?;
         }
         Err(error) => return Err(error),
@@ -209,8 +212,9 @@ impl TokenStore for FileStore {
                     return Ok(Box::new(lock) as Box<dyn Send>);
                 }
                 if started.elapsed() > LOCK_TIMEOUT {
-                    let lock_timeout_error =
-                        io::Error::other("another process has held the lock for a minute");
+                    let lock_timeout_error = io::Error::other(
+                        "another process has held the lock for a minute: end it, or try again later",
+                    );
                     return Err(store_error(&self.0.directory, "locked", &lock_timeout_error));
                 }
                 tokio::time::sleep(LOCK_POLL_INTERVAL).await;

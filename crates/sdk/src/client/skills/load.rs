@@ -31,7 +31,9 @@ impl ReadBudget {
     fn spend(&self, bytes: u64) -> Result<(), String> {
         let remaining = |bytes_left: u64| bytes_left.checked_sub(bytes);
         let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, remaining);
-        spent.map(|_| ()).map_err(|_| format!("read more than {MAX_BYTES} bytes of this skill"))
+        spent
+            .map(|_| ())
+            .map_err(|_| format!("the limit of {MAX_BYTES} bytes to read of this skill is reached"))
     }
 }
 
@@ -69,7 +71,8 @@ impl Client {
             budget: ReadBudget(AtomicU64::new(MAX_BYTES)),
         };
         let file = loaded.fetch(&skill.uri).await?;
-        let text = String::from_utf8(file.bytes).map_err(|_| invalid("it is not valid UTF-8".into()))?;
+        let text = String::from_utf8(file.bytes)
+            .map_err(|_| invalid(format!("its {SKILL_MD} is not valid UTF-8")))?;
         let head = parse(&text).map_err(invalid)?;
         check_equal(&head, &skill.frontmatter).map_err(invalid)?;
         Ok(LoadedSkill { text, ..loaded })
@@ -134,12 +137,12 @@ impl LoadedSkill {
 fn extract_file(uri: &str, result: ReadResourceResult) -> Result<SkillFile, String> {
     let mut contents = result.contents.into_iter().filter(|contents| contents.uri == uri);
     let (Some(file), None) = (contents.next(), contents.next()) else {
-        return Err("the response must contain exactly this file".into());
+        return Err("the response must contain exactly the requested file".into());
     };
     let bytes = match (file.text, file.blob) {
         (Some(text), None) => text.into_bytes(),
         (None, Some(blob)) => STANDARD.decode(blob).map_err(|error| format!("invalid Base64: {error}"))?,
-        _ => return Err("it must have either text or a blob".into()),
+        _ => return Err("the file must have either `text` or `blob`".into()),
     };
     Ok(SkillFile { uri: file.uri, mime_type: file.mime_type, bytes })
 }

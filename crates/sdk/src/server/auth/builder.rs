@@ -40,7 +40,7 @@ const MAX_SKEW: Duration = Duration::from_mins(1);
 ///     .await
 /// # }
 /// ```
-#[must_use = "does nothing until it is passed to an endpoint"]
+#[must_use = "an `Auth` does nothing until it is passed to an HTTP endpoint"]
 pub struct Auth {
     pub(super) issuers: Vec<String>,
     pub(super) resource: String,

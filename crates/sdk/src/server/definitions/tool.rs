@@ -367,7 +367,7 @@ impl ToolEntry {
             return Ok(());
         }
         let Some(structured) = &mut result.structured_content else {
-            return Err(self.output_mismatch("it returned no structured content"));
+            return Err(self.output_mismatch("the tool returned no structured content"));
         };
         structured.object_schema = schema.is_object();
         let is_guaranteed = self.output_guaranteed && !structured.json.get().contains("null");

@@ -14,7 +14,7 @@ use super::responses::HttpResponse;
 use crate::Result;
 
 /// HTTP endpoint bound to an address. [`BoundEndpoint::run`] serves it.
-#[must_use = "nothing is served until it runs"]
+#[must_use = "a bound endpoint serves nothing until it runs"]
 pub struct BoundEndpoint {
     listener: Listener,
     endpoint: Arc<Endpoint>,

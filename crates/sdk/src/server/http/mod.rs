@@ -97,7 +97,7 @@ impl Service {
 /// endpoint.run().await
 /// # }
 /// ```
-#[must_use = "nothing is served until it is bound"]
+#[must_use = "an HTTP endpoint serves nothing until it is bound"]
 pub struct HttpEndpoint {
     service: Result<Service>,
     options: EndpointOptions,
@@ -112,8 +112,10 @@ impl HttpEndpoint {
         let parsed: Option<PathAndQuery> = self.options.path.parse().ok();
         if !parsed.is_some_and(|parsed| parsed.path() == self.options.path && parsed.path().starts_with('/'))
         {
-            let text = "is not a valid path: it must start with / and contain only path characters";
-            self.set_error(format!("{:?} {text}", self.options.path));
+            self.set_error(format!(
+                "{:?} is not a valid path: it must start with / and contain only path characters",
+                self.options.path
+            ));
         }
         self
     }

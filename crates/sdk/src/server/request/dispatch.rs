@@ -241,7 +241,10 @@ fn subscribe(scope: &RequestScope<'_>, params: SubscribeParams) -> Result<Reques
     if let Some(session) = scope.connection.session()
         && !session.subscribe(params.uri)
     {
-        return Err(ProtocolError::Internal("too many subscriptions in this session".into()).into());
+        return Err(ProtocolError::Internal(
+            "too many subscriptions in this session: unsubscribe from some first".into(),
+        )
+        .into());
     }
     Ok(completed(EmptyResultBody))
 }

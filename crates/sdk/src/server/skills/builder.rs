@@ -73,7 +73,9 @@ impl Skill {
         if let Source::Parts { body, .. } = &mut self.source {
             *body = markdown.into();
         } else {
-            self.first_error = Some(format!("its instructions are set by its {SKILL_MD}"));
+            self.first_error = Some(format!(
+                "its instructions are set by its {SKILL_MD}: remove the call of `instructions`"
+            ));
         }
         self
     }
@@ -83,7 +85,8 @@ impl Skill {
         if let Source::Parts { head, .. } = &mut self.source {
             head.push((name.into(), value.into()));
         } else {
-            self.first_error = Some(format!("its frontmatter is set by its {SKILL_MD}"));
+            self.first_error =
+                Some(format!("its frontmatter is set by its {SKILL_MD}: remove the call of `field`"));
         }
         self
     }
@@ -251,7 +254,7 @@ fn write_skill_md(head: &[(String, Value)], body: &str) -> String {
 fn check_frontmatter(head: &SkillFrontmatter) -> Result<(), String> {
     check_name(&head.name)?;
     if head.description.chars().count() > MAX_DESCRIPTION_LEN {
-        return Err(format!("the description has more than {MAX_DESCRIPTION_LEN} characters"));
+        return Err(format!("its description has more than {MAX_DESCRIPTION_LEN} characters"));
     }
     Ok(())
 }

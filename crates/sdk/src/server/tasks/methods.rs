@@ -60,7 +60,9 @@ async fn find_stored(service: &Service, id: &str) -> Result<TaskRecord> {
         return Err(unknown_task(id));
     }
     if !record.status.is_terminal() && record.alive_until < service.settings().clock.since_epoch() {
-        let error = ProtocolError::Internal("the server was restarted while the task ran".into());
+        let error = ProtocolError::Internal(
+            "the server was restarted while the task ran, so its result is lost".into(),
+        );
         record.status = TaskStatus::Failed;
         record.message = Some(error.to_string());
         record.outcome =

@@ -281,12 +281,12 @@ impl HttpConnection {
         match response.status() {
             status if status.is_success() => {
                 tail.opened_at = Some(Instant::now());
-                self.report_diagnostic(|| "the stream is open".to_owned());
+                self.report_diagnostic(|| "the event stream is open".to_owned());
                 let mut reading = ResponseReader::new(response.into_body(), self.http.read_timeout);
                 match reading.kind(true).await {
                     Ok(ResponseBodyKind::Events) => Ok(reading),
                     Ok(_) => Err(ResumeError::Permanent(CallError::Lost(
-                        "the server does not resume streams".into(),
+                        "the server does not resume event streams".into(),
                     ))),
                     Err(_) => Err(ResumeError::Transient("the stream was cut".into())),
                 }

@@ -58,7 +58,9 @@ impl HttpConnection {
         let (endpoint_sender, endpoint_receiver) = oneshot::channel();
         let task = spawn_abortable(&self.runtime, self.clone().read_legacy_stream(reading, endpoint_sender));
         lock(&self.state).listen_task = Some(task);
-        let no_endpoint = || CallError::Lost("the server did not name an endpoint".into());
+        let no_endpoint = || {
+            CallError::Lost("the event stream ended before the server named its endpoint for messages".into())
+        };
         let endpoint = endpoint_receiver.await.map_err(|_| no_endpoint())??;
         self.report_diagnostic(|| {
             format!("the server speaks HTTP+SSE; messages go to {}", endpoint.origin())
@@ -107,9 +109,12 @@ impl HttpConnection {
     /// the stream: a server must not redirect the client, with its credentials, to another host.
     fn endpoint(&self, event: &SseEvent<'_>) -> Result<Target, CallError> {
         if event.event != "endpoint" || event.data.trim().is_empty() {
-            return Err(CallError::Malformed("the first event of the stream must be an endpoint".into()));
+            return Err(CallError::Malformed(
+                "the first event of the stream must be `endpoint`, with a URL".into(),
+            ));
         }
-        let other_origin = || "the endpoint must have the origin of the stream".to_owned();
+        let other_origin =
+            || "the endpoint for messages must have the same origin as the event stream".to_owned();
         let endpoint =
             self.target.discovered(event.data).map_err(|error| error.to_string()).and_then(|endpoint| {
                 endpoint.same_origin(&self.target).then_some(endpoint).ok_or_else(other_origin)

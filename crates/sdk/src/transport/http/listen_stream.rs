@@ -62,7 +62,7 @@ impl HttpConnection {
                 // Without an earlier stream in this session, 404 means that there is no stream, not that the session
                 // is lost.
                 Err(ResumeError::Permanent(_) | ResumeError::SessionLost(_)) => {
-                    self.report_diagnostic(|| "the server has no standalone stream".to_owned());
+                    self.report_diagnostic(|| "the server has no standalone event stream (GET)".to_owned());
                     return;
                 }
             };

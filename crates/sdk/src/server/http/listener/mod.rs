@@ -113,7 +113,7 @@ where
 
 /// HTTP/1.1 listener with limits on connections: their number, and how long each may be silent, take to send a request,
 /// and not read a response. [`Server::http`](crate::Server::http) serves MCP; this is for other services.
-#[must_use = "nothing is served until it runs"]
+#[must_use = "a listener serves nothing until it runs"]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,

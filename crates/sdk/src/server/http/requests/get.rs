@@ -30,14 +30,15 @@ pub(in crate::server::http) async fn get(
         return responses::method_not_allowed("POST");
     }
     if !accepts(&parts.headers, b"text", b"event-stream") {
-        let text = "streams are sent as events: send Accept: text/event-stream";
+        let text = "a GET request opens an event stream: send Accept: text/event-stream";
         return responses::error(StatusCode::NOT_ACCEPTABLE, text);
     }
     let Some(id) = id else {
         if endpoint.options.legacy.is_some() {
             return legacy_sse::open(endpoint, parts, principal);
         }
-        let text = "open a session with initialize first, and send its Mcp-Session-Id";
+        let text =
+            "the header Mcp-Session-Id is missing: open a session with initialize first, and send its id";
         return responses::error(StatusCode::BAD_REQUEST, text);
     };
     let Some(id) = SessionId::parse(id.as_bytes()).filter(|_| endpoint.options.sessions) else {

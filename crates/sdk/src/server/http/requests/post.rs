@@ -177,7 +177,7 @@ impl Post<'_> {
             Message::Request { params, .. } if claims_stateless(params) => self.stateless().await,
             _ if !self.endpoint.options.sessions => self.without_session().await,
             _ => self.invalid_request(
-                "open a session with initialize first, and send its Mcp-Session-Id with every message",
+                "the header Mcp-Session-Id is missing: open a session with initialize first, and send its id with every message",
             ),
         }
     }
