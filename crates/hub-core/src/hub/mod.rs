@@ -1,4 +1,4 @@
-//! Hub operations: one function per operation, shared by all interfaces. The caller is a [`Actor`]; each operation
+//! Hub operations: one function per operation, shared by all interfaces. The caller is an [`Actor`]; each operation
 //! checks what the caller may see and records what it did in the audit.
 
 mod admit;

@@ -29,8 +29,7 @@ impl SealingKey {
         &self.0
     }
 
-    /// Encrypts and authenticates a text with the key. It opens only with the same `about` (additional authenticated
-    /// data).
+    /// Encrypts and authenticates a text with the key. It opens only with the same `associated_data`.
     pub(super) fn seal(&self, platform: &dyn Platform, associated_data: &[u8], text: &[u8]) -> Vec<u8> {
         let nonce: [u8; NONCE_LEN] = random(platform);
         let payload = Payload { msg: text, aad: associated_data };

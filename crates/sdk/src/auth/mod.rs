@@ -1,10 +1,10 @@
 //! Client authorization: how clients authenticate to servers, and the types that the server side shares.
 //!
 //! ```text
-//! request ─► Authorize::credentials ─► sent ─► 401 or 403 ─► Authorize::refused ─► resent
+//! request ─► Authorize::credentials ─► sent ─► 401 or 403 ─► Authorize::on_rejected ─► resent
 //!                                                           │
-//!               account: one token update at a time; renew: stored before it is used
-//!                  └─ run: executes the actions of the flow, through the egress module only
+//!               account: one token update at a time; refresh: stored before it is used
+//!                  └─ runner: executes the actions of the flow, through the egress module only
 //!                       └─ flow: decides the next action, without I/O
 //! ```
 //!

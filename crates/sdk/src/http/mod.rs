@@ -1,7 +1,7 @@
 //! HTTP parts shared by clients and servers: header names, header values and event streams.
 //!
-//! This module opens no sockets and knows no sessions. `annotation` is also used without HTTP, since tools are
-//! defined in the same way for every transport.
+//! This module opens no sockets and knows no sessions. `header_annotation` is also used without HTTP, since tools
+//! are defined in the same way for every transport.
 
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod fuzzing;

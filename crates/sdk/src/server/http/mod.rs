@@ -1,9 +1,9 @@
 //! Streamable HTTP server: one endpoint for clients of every revision.
 //!
-//! A request arrives through a `listener` (or another HTTP server, through [`HttpService`]), passes the `guard`, and
-//! goes to `post` or `get`. `post` determines its era; `exchange` runs it and responds with one JSON message or an SSE
-//! stream, which a `carrier` writes. `sessions` holds the sessions of the session era with their `stream`s; `events`
-//! stores the events of those streams for resumption.
+//! A request arrives through a `listener` (or another HTTP server, through [`HttpService`]), passes the
+//! `origin_guard`, and goes to `requests::post` or `requests::get`. `post` determines its era; `exchange` runs it and
+//! responds with one JSON message or an SSE stream (`streams::body`). `sessions` holds the sessions of the session era
+//! with their `streams`; `event_store` stores the events of those streams for resumption.
 
 mod authentication;
 #[cfg(feature = "axum")]

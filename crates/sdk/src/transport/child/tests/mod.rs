@@ -1,4 +1,4 @@
-//! Tests with real processes: messages arrive, and exits are noticed. [`leftovers`] tests that no process is left.
+//! Tests with real processes: messages arrive, and exits are noticed. [`orphans`] tests that no process is left.
 
 mod orphans;
 

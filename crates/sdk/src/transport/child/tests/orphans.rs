@@ -1,4 +1,4 @@
-//! However a connection ends, no process started by its server is left, and no other process is touched.
+//! Tests that no process started by a server is left, however its connection ends, and no other process is touched.
 
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
