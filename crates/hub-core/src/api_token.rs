@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Option<(TokenId, Digest)> {
     Some((id.parse().ok()?, digest(text)))
 }
 
-/// Returns the random bytes of a token.
+/// Returns the random bytes of an API token.
 pub(crate) fn secret_bytes(token: &Secret) -> Option<Zeroizing<[u8; 32]>> {
     let digits = token.expose().split('_').nth(2)?;
     Some(Zeroizing::new(unhex(digits)?.try_into().ok()?))

@@ -227,7 +227,7 @@ impl<R: BufRead> BackupReader<R> {
         Ok(BackupReader { digest: new_digest().part(&lines.line), lines, header })
     }
 
-    /// Returns the key file, if the backup contains it.
+    /// Returns the text of the key file, if the backup contains it.
     pub fn keys(&self) -> Option<&str> {
         self.header.keys.as_deref()
     }

@@ -106,7 +106,7 @@ impl Error {
         self.retry_after
     }
 
-    /// Returns the message without the field.
+    /// Returns the error message without the name of the field.
     pub fn message(&self) -> &str {
         &self.message
     }

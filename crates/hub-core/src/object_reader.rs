@@ -29,7 +29,7 @@ impl ObjectReader {
         }
     }
 
-    /// Returns whether a member is present and not `null`.
+    /// Returns whether a member of the object is present and not `null`.
     pub fn has(&self, name: &str) -> bool {
         self.members.get(name).is_some_and(|value| !value.is_null())
     }

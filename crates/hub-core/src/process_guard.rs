@@ -71,7 +71,7 @@ impl ProcessGuard {
         Ok(ProcessGuard { lineage, pipe: shared_pipe, thread: Some(thread), _file: file })
     }
 
-    /// Returns the lineage that every process of the hub must carry.
+    /// Returns the lineage: the environment marker by which the guard finds all processes of the hub.
     pub fn lineage(&self) -> &Lineage {
         &self.lineage
     }

@@ -29,7 +29,8 @@ impl TaskSet {
         }
     }
 
-    /// Runs a task to completion, even if the caller stops waiting for the result. Fails after the shutdown.
+    /// Runs a future to completion in a task of the set, even if the caller stops waiting for the result. Fails after
+    /// the shutdown.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,

@@ -9,7 +9,7 @@ pub(crate) fn shorten(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(40).collect()
 }
 
-/// Returns the first line of a foreign text, with invisible characters escaped, at most 500 characters.
+/// Returns the first line of an untrusted text, with invisible characters escaped, at most 500 characters.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     escape_invisible(line).chars().take(500).collect()

@@ -137,7 +137,7 @@ impl Caller {
     }
 }
 
-/// Requires the `Origin` header. The middleware has already checked its value.
+/// Rejects a request without the `Origin` header. The middleware has already checked its value.
 pub(crate) fn require_origin(headers: &HeaderMap) -> Result<()> {
     if headers.contains_key(ORIGIN) {
         return Ok(());

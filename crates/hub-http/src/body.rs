@@ -74,7 +74,7 @@ fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
         .map_err(|error| Problem::bad_request("not_json", format!("the request body is not JSON: {error}")))
 }
 
-/// Returns whether a content type matches, with an optional UTF-8 charset parameter.
+/// Returns whether a `Content-Type` header has this media type, with an optional UTF-8 charset parameter.
 fn matches_content_type(content_type: &HeaderValue, kind: &str) -> bool {
     let Ok(content_type) = content_type.to_str() else { return false };
     let (media, parameter) = content_type.split_once(';').unwrap_or((content_type, ""));

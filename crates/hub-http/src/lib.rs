@@ -49,7 +49,7 @@ impl HubService {
         HubService { app, router }
     }
 
-    /// Returns the service for [`Listener::run_until`](linchpin::server::web::Listener::run_until).
+    /// Returns the HTTP service of the hub, for [`Listener::run_until`](linchpin::server::web::Listener::run_until).
     pub fn service(&self) -> Router {
         self.router.clone()
     }

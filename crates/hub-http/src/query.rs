@@ -143,7 +143,7 @@ impl Query {
         self.text(name)?.parse().ok()
     }
 
-    /// Returns an enumerated parameter as its Rust type.
+    /// Returns an enumerated query parameter as its Rust type.
     pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_value(self.text(name)?.into()).ok()
     }

@@ -78,7 +78,7 @@ fn shadowed_routes(all: &[Arc<Route>]) -> impl Iterator<Item = (&str, &Arc<Route
     })
 }
 
-/// Returns the parameters of a path, if it matches the pattern.
+/// Returns the path parameters of a URL path, if it matches the pattern of a route.
 fn parameters(pattern: &str, path: &str) -> Option<Parameters> {
     if pattern.split('/').count() != path.split('/').count() {
         return None;

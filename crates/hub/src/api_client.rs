@@ -25,7 +25,7 @@ pub(crate) struct ApiClient {
 }
 
 impl ApiClient {
-    /// Selects the hub: the one at the URL `hub`, else the one that runs on the data directory.
+    /// Creates a REST client for the hub at the URL `hub`, else for the hub that runs on the data directory.
     pub(crate) fn find(location: &LocationArgs, hub: Option<&str>) -> Result<Self, CliError> {
         let (base, token) = if let Some(url) = hub {
             let missing =
@@ -52,7 +52,7 @@ impl ApiClient {
         self.send(Method::POST, path, Some(body)).await
     }
 
-    /// Sends a POST request without a body.
+    /// Sends a POST request without a body to the REST API.
     pub(crate) async fn post_empty(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::POST, path, None).await
     }

@@ -35,7 +35,7 @@ impl ServerOutput {
         lines.push_back(line);
     }
 
-    /// Records the first line that cannot be a JSON-RPC message.
+    /// Records the first line of the server's standard output that cannot be a JSON-RPC message.
     pub(crate) fn on_stdout(&self, line: &str) {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with(['{', '[']) {

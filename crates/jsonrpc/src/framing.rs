@@ -37,7 +37,7 @@ impl LineBuffer {
         Self { bytes: Vec::new(), start: 0, searched: 0, end: 0, max_len, skipping: false }
     }
 
-    /// Returns the space to read into. It is never empty.
+    /// Returns the free part of the buffer, to read bytes into. It is never empty.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.searched, self.end) = (0, 0, 0);
@@ -92,7 +92,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the unterminated last line, if any. To be called at the end of input.
+    /// Returns the unterminated last line of the input, if any. To be called at the end of input.
     pub fn last_line(&mut self) -> Option<&[u8]> {
         let rest = self.start..self.end;
         (self.start, self.searched) = (self.end, self.end);

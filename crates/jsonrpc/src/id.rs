@@ -15,7 +15,7 @@ pub enum Id<'a> {
 }
 
 impl Id<'_> {
-    /// Returns the same id without borrowing from its line.
+    /// Returns the id as an owned value, which does not borrow from the message.
     pub fn into_owned(self) -> Id<'static> {
         match self {
             Id::Number(number) => Id::Number(number),

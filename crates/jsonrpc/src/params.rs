@@ -48,7 +48,7 @@ impl<'a> Params<'a> {
         self.text
     }
 
-    /// Returns the JSON text of a member.
+    /// Returns the JSON text of a member of `params`.
     pub fn find(&self, key: &str) -> Option<&'a str> {
         let inline =
             self.inline[..self.inline_len].iter().find(|(name, _)| *name == key).map(|(_, value)| *value);

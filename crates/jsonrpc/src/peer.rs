@@ -121,7 +121,7 @@ enum WaiterState {
     /// The request has no response yet; the waker is that of its future. Holds the waker of the caller once the call
     /// has been polled.
     Pending(Option<Waker>),
-    /// Response that the caller has not taken yet.
+    /// The response, which the caller has not taken yet.
     Ready(CallResult),
 }
 
@@ -360,7 +360,7 @@ impl Peer {
         TimeoutPause(self.shared.clone())
     }
 
-    /// Reports whether timeouts are paused.
+    /// Reports whether the timeouts of pending requests are paused.
     pub fn has_paused_timeouts(&self) -> bool {
         self.shared.paused.load(Ordering::Relaxed) > 0
     }
@@ -447,7 +447,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the id of the request.
+    /// Returns the JSON-RPC id of the request.
     pub fn id(&self) -> Id<'static> {
         self.shared.id(self.id)
     }

@@ -62,8 +62,8 @@ fn first_marked_byte(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 
-/// Reports whether a chunk contains a special byte. Written so that it compiles to vector code: each of the three terms
-/// is zero for a special byte, and the minimum over the chunk decides.
+/// Reports whether a chunk of a JSON string contains a byte that needs escaping. Written so that it compiles to vector
+/// code: each of the three terms is zero for a special byte, and the minimum over the chunk decides.
 fn has_special(chunk: &[u8; 32]) -> bool {
     let difference = |byte: u8| byte.saturating_sub(0x1f).min(byte ^ b'"').min(byte ^ b'\\');
     chunk.iter().fold(u8::MAX, |least, &byte| least.min(difference(byte))) == 0

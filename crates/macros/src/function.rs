@@ -79,7 +79,8 @@ fn is_outer_attribute(attribute: &Attribute) -> bool {
 }
 
 impl Function {
-    /// Returns `::linchpin::Kind::new(…)` with calls for all options. `first` contains the arguments before the name.
+    /// Generates the builder expression `::linchpin::Kind::new(…)` with a call for each option. `first` contains the
+    /// arguments before the name.
     pub(crate) fn builder(
         &self,
         kind: &TokenStream,
@@ -129,7 +130,7 @@ impl Function {
         Ok(parameters)
     }
 
-    /// Returns the author's function, the struct of its arguments and the complete builder.
+    /// Generates the final items: the author's function, the struct of its arguments and the complete builder.
     fn content(&self, mut parameters: Parameters, builder: &TokenStream) -> Result<TokenStream> {
         let Function { signature, body, error_span, .. } = self;
         let attributes = self.attributes.iter().filter(|attribute| !is_outer_attribute(attribute));
@@ -168,7 +169,7 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// Reports whether a client can send arguments.
+    /// Reports whether the function has parameters that a client can send.
     pub(crate) fn has_arguments(&self) -> bool {
         !self.fields.is_empty() || !self.structs.is_empty()
     }
@@ -219,7 +220,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Returns the generated arguments struct, if any, and a closure that calls the function. The result of a function
+    /// Generates the arguments struct, if any, and a closure that calls the author's function. The result of a function
     /// with state is wrapped in a `Result`, since the state may be missing.
     fn handler(self, signature: &Signature, span: Span) -> Result<(Option<TokenStream>, TokenStream)> {
         let Parameters { fields, structs, states, values, context, .. } = self;

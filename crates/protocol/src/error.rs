@@ -11,7 +11,7 @@ pub mod code {
     pub use linchpin_jsonrpc::code::{
         INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
     };
-    /// Resource not found (session era).
+    /// Error code: the resource was not found (session era).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// An HTTP header does not match the request body.
     pub const HEADER_MISMATCH: i64 = -32020;
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// The resource does not exist.
     ResourceNotFound {
-        /// Requested URI.
+        /// URI that the client has requested.
         uri: String,
     },
     /// The request requires a capability that the client did not declare.

@@ -23,12 +23,12 @@ macro_rules! methods {
             /// All methods, in the order of the table.
             pub const ALL: &[Method] = &[$( Method::$variant ),*];
 
-            /// Returns the name on the wire.
+            /// Returns the method name as sent in messages.
             pub const fn name(self) -> &'static str {
                 match self { $( Method::$variant => $name, )* }
             }
 
-            /// Returns the method with this name. Also accepts `initialized`, the old spelling of
+            /// Returns the method with this name, such as `tools/call`. Also accepts `initialized`, the old spelling of
             /// `notifications/initialized`.
             pub fn find(name: &str) -> Option<Method> {
                 match name {
@@ -43,12 +43,12 @@ macro_rules! methods {
                 match self { $( Method::$variant => methods!(@$kind), )* }
             }
 
-            /// Returns the direction of the method.
+            /// Returns whether clients, servers or both may send the method.
             pub const fn direction(self) -> Direction {
                 match self { $( Method::$variant => Direction::$direction, )* }
             }
 
-            /// Reports whether the result may be an `input_required` result (stateless era).
+            /// Reports whether the result of the method may be an `input_required` result (stateless era).
             pub const fn takes_input(self) -> bool {
                 matches!(self, Method::CallTool | Method::ReadResource | Method::GetPrompt)
             }

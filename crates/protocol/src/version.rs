@@ -17,7 +17,7 @@ pub enum Revision {
     V2025_06_18,
     /// Adds icons, tasks, URL elicitation and tools in sampling.
     V2025_11_25,
-    /// Removes sessions: every request carries its own metadata.
+    /// Revision without sessions: every request carries its own metadata.
     V2026_07_28,
 }
 
@@ -46,7 +46,7 @@ impl Revision {
     /// Revision of an HTTP request that has neither a version header nor a session.
     pub const HTTP_DEFAULT: Revision = Revision::V2025_03_26;
 
-    /// Returns the name on the wire: a date.
+    /// Returns the revision as sent in messages: a date.
     pub const fn as_str(self) -> &'static str {
         match self {
             Revision::V2024_11_05 => "2024-11-05",
@@ -57,7 +57,7 @@ impl Revision {
         }
     }
 
-    /// Returns the revision with this name.
+    /// Returns the revision with this name, a date.
     pub fn find(name: &str) -> Option<Revision> {
         Revision::ALL.into_iter().find(|revision| revision.as_str() == name)
     }

@@ -18,7 +18,7 @@ pub struct ValidationError {
 }
 
 impl ValidationError {
-    /// Returns the location as a JSON pointer into the schema or the value. Empty for the root.
+    /// Returns the location of the error as a JSON pointer into the schema or the value. Empty for the root.
     pub fn path(&self) -> &str {
         &self.path
     }

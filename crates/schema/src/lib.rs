@@ -86,7 +86,7 @@ impl Schema {
         })
     }
 
-    /// Reports whether a value is valid. A value that exceeds the limits is not valid.
+    /// Reports whether a value is valid under the schema. A value that exceeds the limits is not valid.
     pub fn is_valid(&self, value: &Value) -> bool {
         Validation::without_errors(self).finish(value).is_empty()
     }
@@ -96,7 +96,7 @@ impl Schema {
         self.errors(value, 1).pop().map_or(Ok(()), Err)
     }
 
-    /// Returns up to `max` errors of a value. An invalid value has at least one error, even if `max` is 0.
+    /// Validates a value and returns up to `max` errors. An invalid value has at least one error, even if `max` is 0.
     pub fn errors(&self, value: &Value, max: usize) -> Vec<ValidationError> {
         Validation::new(self, max.max(1)).finish(value)
     }

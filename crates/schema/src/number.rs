@@ -57,8 +57,8 @@ impl Number {
         }
     }
 
-    /// Reports whether the number is a multiple of a positive number. Floats are treated as the decimal that was
-    /// written.
+    /// Reports whether this number is a multiple of `divisor`, which is positive. Floats are treated as the decimal
+    /// that was written.
     pub(crate) fn is_multiple_of(self, divisor: Self) -> bool {
         if let (Self::Integer(value), Self::Integer(divisor)) = (self, divisor) {
             return value.checked_rem(divisor) == Some(0);

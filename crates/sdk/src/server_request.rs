@@ -56,7 +56,7 @@ impl ServerRequest {
         matches!(self, ServerRequest::Elicit(params) if params.mode == Some(ElicitMode::Url))
     }
 
-    /// Returns the client capability that this request needs and `capabilities` lacks.
+    /// Returns the client capability that this server request needs and `capabilities` lacks.
     pub(crate) fn missing_capability(
         &self,
         capabilities: &ClientCapabilities,

@@ -102,7 +102,7 @@ impl Document {
         Ok(validator)
     }
 
-    /// Returns the definitions that have a method, and their methods. `kind` is `Request` or `Notification`.
+    /// Returns the definitions of requests or notifications, with their methods. `kind` is `Request` or `Notification`.
     pub(crate) fn with_method<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.definitions.iter().filter_map(move |(name, definition)| {
             // A union with one member is written like that member.
@@ -117,9 +117,9 @@ impl Document {
         all.map(|(_, method)| method.to_owned()).collect()
     }
 
-    /// Reports whether a request or notification is sent as a message of its own. In the stateless era some requests
-    /// exist only inside results: they have a definition, but the message unions of client and server do not contain
-    /// it.
+    /// Reports whether a request or notification is sent as a message of its own, not only inside a result. In the
+    /// stateless era some requests exist only inside results: they have a definition, but the message unions of client
+    /// and server do not contain it.
     pub(crate) fn is_message(&self, name: &str, kind: &str) -> bool {
         ["Client", "Server"].iter().any(|side| {
             let union = self.find(&format!("{side}{kind}/anyOf")).and_then(Value::as_array);
@@ -129,7 +129,7 @@ impl Document {
         })
     }
 
-    /// Returns the definition of the error response for this code.
+    /// Returns the name of the definition of the error response with this code.
     pub(crate) fn find_error(&self, code: &Value) -> Option<&str> {
         let is_match = |definition: &Value| {
             let parts = definition.pointer("/properties/error/allOf").and_then(Value::as_array);
@@ -140,7 +140,7 @@ impl Document {
         self.definitions.iter().find(|(_, definition)| is_match(definition)).map(|(name, _)| name.as_str())
     }
 
-    /// Returns the first of these definitions that the revision has.
+    /// Returns the first of these definition names that the revision has.
     pub(crate) fn first_definition<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         names.iter().copied().find(|name| self.definitions.contains_key(*name))
     }

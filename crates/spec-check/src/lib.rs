@@ -36,7 +36,7 @@ impl Schemas {
         self.documents.keys().map(String::as_str)
     }
 
-    /// Returns the official examples of a revision. Empty if there are none.
+    /// Returns the official example messages of a revision. Empty if there are none.
     pub fn examples(&self, revision: &str) -> Vec<Example> {
         schema_files::examples(revision)
     }
@@ -47,7 +47,8 @@ impl Schemas {
         self.document(revision).is_ok_and(|document| document.find(definition).is_some())
     }
 
-    /// Returns the members that a definition declares, including those of the definition it refers to.
+    /// Returns the members that a definition of the specification declares, including those of the definition it refers
+    /// to.
     pub fn members(&self, revision: &str, definition: &str) -> BTreeSet<String> {
         self.document(revision).map(|document| document.members(definition)).unwrap_or_default()
     }

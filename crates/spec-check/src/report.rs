@@ -5,7 +5,7 @@ use jsonschema::error::ValidationErrorKind;
 
 const MAX_ERRORS: usize = 5;
 
-/// Returns the first errors with their locations, or `Ok` if there are none.
+/// Formats the first validation errors with their locations; `Ok` if there are none.
 pub(crate) fn report<'a>(errors: impl Iterator<Item = ValidationError<'a>>) -> Result<(), String> {
     let faults: Vec<String> = errors.take(MAX_ERRORS).map(|error| describe(&error)).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }

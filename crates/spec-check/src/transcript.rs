@@ -19,8 +19,8 @@ pub struct Conversation {
     /// Revisions in use in this conversation, including that of the session.
     revisions: Vec<String>,
     session: Option<String>,
-    /// Whether a response has shown that the other side knows the revision of the requests. Until then it may not have read the
-    /// request yet.
+    /// Whether a response has shown that the other side knows the revision of the requests. Until then it may not
+    /// have read the request yet.
     confirmed: bool,
 }
 
@@ -179,7 +179,7 @@ fn check_notification(schemas: Schemas, revision: &str, message: &Value) -> Resu
     schemas.check(revision, "JSONRPCNotification", message)
 }
 
-/// Returns the revision of requests without a revision and without a session.
+/// Returns the latest session-era revision, for requests without a revision and without a session.
 fn latest_session_revision(schemas: Schemas) -> String {
     let sessions = schemas.revisions().filter(|revision| schemas.methods(revision).contains("initialize"));
     sessions.last().unwrap_or_default().to_owned()

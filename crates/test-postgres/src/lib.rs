@@ -30,7 +30,7 @@ pub struct Server {
     databases: AtomicU32,
 }
 
-/// Returns the server that all tests of this process share.
+/// Returns the PostgreSQL server that all tests of this process share.
 pub fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(Server::start)
@@ -110,13 +110,13 @@ impl Server {
         name
     }
 
-    /// Returns the URL of a database by the Unix socket.
+    /// Returns the URL of a test database over the Unix socket.
     pub fn url(&self, database: &str) -> String {
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://{USER}@{folder}:{}/{database}", self.port)
     }
 
-    /// Returns the URL of a database over TCP.
+    /// Returns the URL of a test database over TCP.
     pub fn tcp_url(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }

@@ -195,7 +195,7 @@ impl AuditSigner {
         AuditSigner(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
     }
 
-    /// Returns the public key that verifies the signatures.
+    /// Returns the public key that verifies signatures of audit checkpoints and heads.
     pub fn public_key(&self) -> &[u8] {
         self.0.public_key().as_ref()
     }

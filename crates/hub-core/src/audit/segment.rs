@@ -65,7 +65,7 @@ impl Segment {
         ChainHead { number: self.last, hash: self.after }
     }
 
-    /// Returns the name of the segment file.
+    /// Returns the name of the file that contains the audit segment.
     pub fn file_name(&self) -> String {
         format!("{}{:012}.jsonl", file_prefix(self.tenant, self.first), self.last)
     }
@@ -135,12 +135,13 @@ impl Segment {
     }
 }
 
-/// Returns the prefix of the names of segment files that start with this entry.
+/// Returns the prefix of the names of segment files whose first entry has this number.
 fn file_prefix(tenant: TenantId, first: u64) -> String {
     format!("{tenant}-{first:012}-")
 }
 
-/// Returns the last entry of a segment file that starts with this entry, if an earlier sealing has left one.
+/// Returns the number of the last entry of a segment file that an interrupted sealing has left and that starts with
+/// entry `first`.
 pub(crate) fn find_partial(folder: &Path, tenant: TenantId, first: u64) -> Option<u64> {
     let prefix = file_prefix(tenant, first);
     let last = |name: &str| name.strip_prefix(&*prefix)?.strip_suffix(".jsonl")?.parse().ok();

@@ -76,7 +76,7 @@ impl ConnectionPool {
         true
     }
 
-    /// Returns the remote connections that are due for a check.
+    /// Returns the idle connections to remote servers that are due for a liveness check.
     pub(crate) fn due_for_check(&self) -> Vec<PooledConnection> {
         let (now, slots) = (self.platform.now(), lock(&self.slots));
         let due = slots.iter().filter(|(_, slot)| slot.is_due(now));

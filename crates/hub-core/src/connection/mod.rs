@@ -265,7 +265,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Redacts the secrets of the hub in the results of servers.
+    /// Sets the secrets of the hub, which are redacted in the results of servers.
     #[must_use]
     pub(crate) fn with_hub_secrets(self, hub_secrets: Arc<HubSecrets>) -> Self {
         ConnectionPool { hub_secrets: Some(hub_secrets), ..self }

@@ -157,7 +157,7 @@ pub(crate) fn with_egress_hint(text: &str) -> String {
     text.replace("in the egress policy", &setting)
 }
 
-/// Returns the private network of an address, or the address itself if it is in none.
+/// Returns the private network that contains an address, or the address itself if there is none.
 fn network_of(address: IpAddr) -> String {
     let network = match address.to_canonical() {
         IpAddr::V4(address) => match address.octets() {

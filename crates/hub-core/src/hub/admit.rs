@@ -68,7 +68,7 @@ impl ToolRef {
         }
     }
 
-    /// Returns the id or slug of the server in the reference.
+    /// Returns the id or slug of the server that has the tool.
     fn server(&self) -> Option<&str> {
         match self {
             ToolRef::Qualified(name) => slug_in(name),
@@ -385,7 +385,7 @@ impl Hub {
         self.rejections.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
     }
 
-    /// Requests the approval of a user.
+    /// Stores a call and a request for its approval by a user.
     async fn request_approval(&self, actor: Actor, plan: &PlannedCall, reason: PolicyReason) -> Result<()> {
         let now = self.platform.now();
         let call = self.call_record(actor, plan, CallStatus::Pending).await?;

@@ -250,7 +250,7 @@ impl Hub {
             .await
     }
 
-    /// Rebuilds the planned call of an approval and its actor.
+    /// Rebuilds the call that waits for an approval, and its caller.
     async fn load_planned_call(&self, tenant: TenantId, approval: &Approval) -> Result<(Actor, PlannedCall)> {
         let call = self.store.call(tenant, approval.call).await?;
         let call: CallRecord = call.ok_or_else(|| Error::not_found("call", approval.call))?;

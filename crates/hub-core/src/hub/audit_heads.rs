@@ -135,7 +135,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the signed head of a tenant, if there is one.
+    /// Returns the signed audit chain head of a tenant from the head file, if there is one.
     async fn load_signed_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
         let Some(file) = &self.options.heads else { return Ok(None) };
         let id = store_id(&*self.store).await?;

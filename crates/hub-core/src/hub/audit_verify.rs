@@ -219,7 +219,7 @@ impl SignedState {
     }
 }
 
-/// Returns all segments of a tenant, in order.
+/// Returns all audit segments of a tenant, in order.
 pub async fn list_segments(store: &dyn Store, tenant: TenantId) -> Result<Vec<Segment>> {
     let all = load_segment_documents(store, tenant).await?;
     all.into_iter().map(|stored| stored.document.parse_body()).collect()

@@ -31,7 +31,8 @@ pub(super) struct Authenticator {
     dummy_hash: PasswordHash,
 }
 
-/// Returns the network of a client address, for limits per source. All IPv4 loopback addresses are one source.
+/// Returns the network of a client address, which login limits count as one source. All IPv4 loopback addresses are one
+/// source.
 pub(super) fn network(address: IpAddr) -> IpAddr {
     match client_network(address) {
         address if address.is_ipv4() && address.is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),

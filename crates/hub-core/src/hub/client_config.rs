@@ -63,7 +63,7 @@ impl ClientApp {
         }
     }
 
-    /// Returns a reference to an environment variable, empty if the client does not support one.
+    /// Returns the client's syntax for a reference to an environment variable; empty if the client has none.
     fn reference(self, variable: &str) -> String {
         match self {
             ClientApp::ClaudeDesktop => String::new(),
@@ -74,7 +74,7 @@ impl ClientApp {
 }
 
 impl Hub {
-    /// Returns the configuration for a client with these servers. Default: all enabled servers.
+    /// Returns a configuration file for an MCP client that contains these servers. Default: all enabled servers.
     pub async fn client_config(
         &self,
         actor: Actor,
@@ -237,7 +237,7 @@ impl EntryWriter<'_> {
     }
 }
 
-/// Returns the environment variable of the client for a secret; its name shows that the value is secret.
+/// Returns the name of the environment variable in which the client holds a secret; it shows that the value is secret.
 fn secret_variable(name: &str) -> String {
     if is_secret_name(name) { name.to_owned() } else { format!("{name}_SECRET") }
 }

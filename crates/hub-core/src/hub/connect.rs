@@ -219,7 +219,7 @@ impl Hub {
         }
     }
 
-    /// Records the contact with a server: the current time on success, or the error.
+    /// Records that the hub has reached a server, or the error.
     pub(super) async fn record_contact(
         &self,
         tenant: TenantId,

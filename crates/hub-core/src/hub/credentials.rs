@@ -271,7 +271,7 @@ pub(super) fn client_binding(server: &Server) -> Result<SecretBinding> {
     credential_binding(server, None)
 }
 
-/// Reports whether a stored secret may be used where one with this binding is needed. Older OAuth secrets are bound to
+/// Reports whether the binding of a stored secret permits its use for this purpose. Older OAuth secrets are bound to
 /// the origin alone; they belong to the configured client, since [`Hub::bind_to_client`] replaces them before the
 /// client changes.
 pub(super) fn matches_binding(stored: &SealedSecret, label: &SecretBinding) -> bool {
@@ -279,7 +279,7 @@ pub(super) fn matches_binding(stored: &SealedSecret, label: &SecretBinding) -> b
     stored.kind == label.kind && (stored.bound_to == label.bound_to || Some(&*stored.bound_to) == origin)
 }
 
-/// Returns the origin of a server; with OAuth also the configured client and issuer.
+/// Returns the origin that secrets of a server are bound to; with OAuth also the configured client and issuer.
 fn binding_origin(server: &Server) -> Result<String> {
     let no_url_error = || {
         Error::invalid(

@@ -101,7 +101,7 @@ impl Hub {
         }
     }
 
-    /// Retries deferred commits in order. Stops while the store is unavailable.
+    /// Retries deferred store commits in order. Stops while the store is unavailable.
     pub(super) async fn flush_deferred(&self) {
         while let Some((tenant, batch)) = self.deferred_commits.pop_first() {
             match self.store.commit(tenant, batch.clone()).await {

@@ -81,8 +81,8 @@ impl Hub {
         self.server(actor, slug.as_str()).await
     }
 
-    /// Returns a server with the secrets in its environment. Fails if one is missing: the server must not start without
-    /// it.
+    /// Adds the secrets from the vault to the environment of a stdio server. Fails if one is missing: the server must
+    /// not start without it.
     pub(super) async fn resolve_env_secrets(&self, tenant: TenantId, mut server: Server) -> Result<Server> {
         let Transport::Stdio(program) = &mut server.transport else { return Ok(server) };
         for variable in program.secrets.clone() {
@@ -102,7 +102,7 @@ impl Hub {
         Ok(server)
     }
 
-    /// Returns the environment secrets that are not stored yet.
+    /// Returns the environment variables whose secrets are not stored in the vault yet.
     pub(super) async fn missing_secrets(&self, tenant: TenantId, server: &Server) -> Result<Vec<String>> {
         let Transport::Stdio(program) = &server.transport else { return Ok(Vec::new()) };
         let mut missing = Vec::new();

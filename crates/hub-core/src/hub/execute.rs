@@ -269,7 +269,7 @@ impl Hub {
         Ok(response)
     }
 
-    /// Records the outcome of a call. If it cannot be stored now, the commit is deferred.
+    /// Stores the outcome of a call and its audit entry. If it cannot be stored now, the commit is deferred.
     async fn record_outcome(
         &self,
         actor: Actor,

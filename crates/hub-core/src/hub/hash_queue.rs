@@ -21,7 +21,7 @@ const MAX_ALL_SOURCES: usize = 32;
 const MAX_PER_USER: usize = 2;
 /// Maximum number of waiting and running password hashes of all logged-in users together.
 const MAX_ALL_USERS: usize = 16;
-/// Retry delay for clients that found the queue full.
+/// Retry delay that is reported to clients that found the hash queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);
 
 /// User or client address on whose behalf a password is hashed; each has a limited share of the queue.

@@ -11,7 +11,7 @@ impl Hub {
         self.store.tenants().await.map(drop)
     }
 
-    /// Returns the number of open approvals.
+    /// Returns the number of approvals that wait for a decision.
     pub async fn pending_approvals(&self, actor: Actor) -> Result<usize> {
         actor.require_user()?;
         let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };

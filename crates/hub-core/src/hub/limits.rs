@@ -55,7 +55,7 @@ impl Hub {
         Err(Error::new(error::ErrorKind::LimitExceeded, "rate_limited", text).with_retry_after(wait))
     }
 
-    /// Returns the concurrency limits that the start of another call must meet.
+    /// Returns the store conditions that enforce the concurrency limits when another call starts.
     pub(super) async fn concurrency_limits(&self, actor: Actor, server: &Server) -> Result<Vec<StoreChange>> {
         let agent = self.load_agent(actor).await?.and_then(|agent| agent.calls_at_once);
         let server_limit =

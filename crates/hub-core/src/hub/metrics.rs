@@ -59,7 +59,7 @@ impl CallMetrics {
         all.entry(key).or_default().add(millis);
     }
 
-    /// Returns the finished calls of a tenant, by server slug and status.
+    /// Returns the durations of the finished calls of a tenant, by server slug and status.
     pub fn calls(&self, actor: Actor) -> Vec<(String, &'static str, DurationHistogram)> {
         let all = lock(&self.0);
         let tenant_calls = all.iter().filter(|((tenant, ..), _)| *tenant == actor.tenant());

@@ -47,7 +47,7 @@ pub struct ServerView {
     pub authentication: Authentication,
     /// Whether credentials are shared or per agent.
     pub credentials: CredentialMode,
-    /// Request timeout in milliseconds.
+    /// Timeout of requests to the server, in milliseconds.
     pub timeout_ms: u64,
     /// Number of retries when connecting, listing and reading.
     pub retry_attempts: u8,

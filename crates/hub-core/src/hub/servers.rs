@@ -391,7 +391,7 @@ fn free_slug(name: &str, used_slugs: &[Slug]) -> Slug {
         .unwrap_or(preferred)
 }
 
-/// Returns the origin (scheme, host and port) that credentials are bound to.
+/// Returns the origin (scheme, host and port) of a server, to which credentials are bound.
 pub(super) fn origin(transport: &Transport) -> Option<String> {
     StoredTransport::from_transport(transport).origin()
 }

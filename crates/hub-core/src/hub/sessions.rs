@@ -249,7 +249,7 @@ impl Hub {
         Ok(found_session.map(|(tenant, session, _)| Actor::new(tenant, Subject::User(session.user))))
     }
 
-    /// Returns the session of a cookie if it is valid for this host.
+    /// Returns the browser session of a cookie if it is valid for this host.
     async fn valid_session(
         &self,
         cookie: &Secret,

@@ -45,7 +45,8 @@ pub(super) struct SubjectNames<'a> {
 }
 
 impl SubjectNames<'_> {
-    /// Returns the name of a user or agent. `None` for the hub itself and for a removed subject.
+    /// Returns the display name of a user or agent, from the cache or the store. `None` for the hub itself and for a
+    /// removed subject.
     pub(super) async fn get(&mut self, subject: &str) -> Result<Option<String>> {
         if let Some(name) = self.names.get(subject) {
             return Ok(name.clone());
@@ -73,7 +74,8 @@ impl Hub {
         })
     }
 
-    /// Returns the name of the caller. `None` if the store cannot be read: a call must not fail because of it.
+    /// Returns the display name of the calling user or agent. `None` if the store cannot be read: a call must not fail
+    /// because of it.
     pub(super) async fn caller_name(&self, actor: Actor) -> Option<String> {
         let (tenant, subject) = (actor.tenant(), actor.subject());
         let Subject::User(user) = subject else {

@@ -166,7 +166,7 @@ impl Hub {
         Ok(listed)
     }
 
-    /// Returns the enabled agents with a credential, and whether no other agent has one.
+    /// Returns the enabled agents that have a credential for a server, and whether no other agent has one.
     pub(super) async fn agents_with_credentials(
         &self,
         tenant: TenantId,

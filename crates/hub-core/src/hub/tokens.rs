@@ -149,7 +149,7 @@ impl Hub {
         self.view_tokens(actor.tenant(), all.into_iter().map(|(token, _)| token).filter(is_shown)).await
     }
 
-    /// Revokes a token. It is rejected from the next request on.
+    /// Revokes an API token. It is rejected from the next request on.
     pub async fn revoke_token(&self, actor: Actor, owner: Subject, id: TokenId) -> Result<()> {
         actor.require_user()?;
         let (token, _) = self.require::<TokenRecord>(actor.tenant(), DocumentKind::Token, id).await?;

@@ -105,7 +105,7 @@ impl ToolListing {
         self.skipped.insert(SkippedTool::new(&name, &reason));
     }
 
-    /// Returns the names of the tools.
+    /// Returns the names of the listed tools.
     pub(super) fn names(&self) -> Vec<String> {
         self.tools.keys().cloned().collect()
     }

@@ -301,7 +301,7 @@ impl Hub {
         self.tools_unknown_error(actor.tenant(), &server).await.ok().flatten().unwrap_or(error)
     }
 
-    /// Returns why the tools of a server are not known yet. `None` if they are.
+    /// Returns the error that explains why the tools of a server are not known yet. `None` if they are.
     async fn tools_unknown_error(&self, tenant: TenantId, server: &Server) -> Result<Option<Error>> {
         let (contact, _) = self.contact(tenant, server.id).await?;
         if contact.last_synced.is_some() {

@@ -127,8 +127,8 @@ impl SecretSearcher {
         (copied > 0).then(|| out + &text[copied..])
     }
 
-    /// Returns the secret at this position, if there is one. Text before `floor` has been masked. `pattern` is the
-    /// first pattern that matches here.
+    /// Returns the range of the secret at this position of a text, if there is one. Text before `floor` has been
+    /// masked. `pattern` is the first pattern that matches here.
     fn find_secret(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
         let part = (pattern < self.blocks).then(|| self.find_key_part(text.as_bytes(), floor, at)).flatten();
         let matching_formats = || self.formats.iter().filter(|(prefix, _)| text[at..].starts_with(prefix));
@@ -236,7 +236,7 @@ impl SecretEncoding {
     }
 }
 
-/// Returns every key in every encoding: its bytes and its hexadecimal digits, each in hexadecimal and in base64.
+/// Returns every hub key in every encoding: its bytes and its hexadecimal digits, each in hexadecimal and in base64.
 fn key_encodings<'a>(keys: impl Iterator<Item = &'a [u8; 32]>) -> Vec<Zeroizing<String>> {
     let mut forms = Vec::new();
     for key in keys {

@@ -123,7 +123,7 @@ impl Redactor {
         }
     }
 
-    /// Redacts a value: its strings and member names.
+    /// Redacts secrets in a JSON value: in its strings and member names.
     pub(crate) fn redact(&self, mut value: Value) -> Value {
         self.redact_value(
             &mut value,
@@ -162,7 +162,7 @@ impl Redactor {
             .unwrap_or(text)
     }
 
-    /// Returns the redacted text, or `None` if there is nothing to redact.
+    /// Returns the text with secrets redacted, or `None` if there is nothing to redact.
     fn redacted(&self, text: &str, hub_secrets: Option<&SecretSearcher>) -> Option<String> {
         let mut masked = hub_secrets.and_then(|hub_secrets| hub_secrets.mask(text));
         for form in &self.patterns {
@@ -217,7 +217,7 @@ pub(crate) fn with_offset(secret: &[u8], begin: usize) -> Vec<u8> {
     std::iter::repeat_n(0, begin).chain(secret.iter().copied()).collect()
 }
 
-/// Returns the base64 digits that depend on the secret alone, and not on the text around it.
+/// Returns the base64 digits of an encoded secret that do not depend on the text around it.
 pub(crate) fn aligned_digits(encoded: &str, begin: usize, length: usize) -> String {
     let (first, last) = ((begin * 8).div_ceil(6), (begin + length) * 8 / 6);
     encoded.get(first..last).unwrap_or_default().to_owned()

@@ -43,7 +43,7 @@ pub struct ServerDraft {
 }
 
 impl ServerSettings {
-    /// Returns the default settings of a server with this name.
+    /// Returns a new server with this name and default settings.
     pub fn with_name(name: impl Into<String>) -> Self {
         ServerSettings {
             name: name.into(),

@@ -60,7 +60,7 @@ pub struct ServerSettings {
     pub authentication: Authentication,
     /// Whether all agents share one credential or each has its own.
     pub credentials: CredentialMode,
-    /// Request timeout. Default: 30 s.
+    /// Timeout of requests to the server. Default: 30 s.
     #[serde(rename = "timeout_ms", with = "millis")]
     pub timeout: Duration,
     /// Maximum number of retries of connecting, listing and reading; calls are never retried. Default: 3.
@@ -183,7 +183,7 @@ mod millis {
 }
 
 impl Transport {
-    /// Returns the name of the transport.
+    /// Returns the name of the transport: `stdio`, `http` or `sse`.
     pub fn name(&self) -> &'static str {
         match self {
             Transport::Stdio(_) => "stdio",
@@ -200,7 +200,7 @@ impl Transport {
         }
     }
 
-    /// Returns the endpoint, if the server is remote.
+    /// Returns URL and headers, if the server is remote.
     pub fn remote(&self) -> Option<&RemoteEndpoint> {
         match self {
             Transport::Stdio(_) => None,

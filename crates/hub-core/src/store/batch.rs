@@ -42,7 +42,7 @@ pub enum StoreChange {
         /// Current time of the hub.
         at: Timestamp,
     },
-    /// Requires that fewer calls than the limit are in this scope.
+    /// Requires that fewer calls than the limit count against this concurrency scope.
     RequireConcurrency {
         /// Calls that count against the limit.
         scope: ConcurrencyScope,
@@ -122,11 +122,11 @@ pub enum StoreChange {
 /// approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConcurrencyScope {
-    /// Running calls of a server.
+    /// Calls to this server that are running.
     Server(ServerId),
-    /// Running calls of a subject.
+    /// Calls of this subject that are running.
     Subject(String),
-    /// Calls of a subject that wait for approval.
+    /// Calls of this subject that wait for approval.
     Pending(String),
 }
 

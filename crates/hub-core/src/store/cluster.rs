@@ -20,7 +20,7 @@ pub enum CacheScope {
 }
 
 impl CacheScope {
-    /// Returns the scope that a change invalidates, if hubs cache it: documents that the store caches, and tenant keys.
+    /// Returns the cached data that a store change invalidates in other hubs; `None` if hubs do not cache it.
     pub fn of(change: &StoreChange) -> Option<Self> {
         let scope = match change {
             StoreChange::Put { document, .. } => CacheScope::Document(document.key.clone()),

@@ -101,7 +101,7 @@ pub trait Store: Send + Sync + 'static {
         paging: &PageRequest,
     ) -> Result<Page<Approval>>;
 
-    /// Returns the chain head of a tenant.
+    /// Returns the audit chain head of a tenant.
     async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead>;
 
     /// Lists at most `limit` audit entries that follow the entry with the number `after`.

@@ -93,7 +93,7 @@ impl ToolRecord {
         self.definition.pointer("/execution/taskSupport").is_some_and(|support| support == "required")
     }
 
-    /// Returns the schema of the arguments.
+    /// Returns the JSON Schema of the tool's arguments.
     pub fn input_schema(&self) -> Option<&Value> {
         self.definition.get("inputSchema")
     }

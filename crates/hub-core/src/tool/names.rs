@@ -61,7 +61,7 @@ impl Slug {
     }
 }
 
-/// Returns the qualified name of a tool for models with this maximum length of names.
+/// Returns the qualified name of a tool (`mcp_SERVER__TOOL`), shortened to at most `max_len` characters.
 pub fn qualified_name(server: &Slug, tool: &str, max_len: usize) -> String {
     let prefix = format!("mcp_{}__", server.0);
     let is_slug_byte = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
@@ -76,8 +76,7 @@ pub fn qualified_name(server: &Slug, tool: &str, max_len: usize) -> String {
     format!("{prefix}{replaced}_{}", &digest[..DIGEST_LEN])
 }
 
-/// Returns whether a name ends like one with a digest: a server must not choose the qualified name of another of its
-/// tools.
+/// Returns whether a tool name ends like a shortened name with a digest, which could collide with another tool.
 fn has_digest_suffix(tool: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|prefix| {

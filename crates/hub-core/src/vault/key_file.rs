@@ -43,7 +43,7 @@ pub enum KeyFileError {
     InsecurePermissions {
         /// Path of the key file.
         path: PathBuf,
-        /// Reason why the file is not private.
+        /// Reason why the key file is not private.
         reason: private_file::InsecurePermissions,
     },
     /// Other users can replace the key file, because they can write to a folder above it.
@@ -70,7 +70,7 @@ pub struct KeyFile {
     path: PathBuf,
     /// Seed of the key that signs audit checkpoints, chain heads and backups.
     pub audit: Zeroizing<[u8; 32]>,
-    /// Root keys, the oldest first; the last one is in use.
+    /// Root keys, which encrypt tenant keys, oldest first; the last one is in use.
     roots: Vec<RootKey>,
     hub_secrets: Arc<HubSecrets>,
 }

@@ -34,7 +34,7 @@ pub(crate) struct ApproveRequest {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct DenyRequest {
-    /// Reason, shown to the caller.
+    /// Reason for the denial, shown to the caller of the tool.
     #[schemars(length(max = 1_000))]
     reason: Option<String>,
 }

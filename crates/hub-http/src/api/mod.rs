@@ -31,7 +31,7 @@ use crate::{openapi, routes};
 /// Serialized `OpenAPI` document, generated once.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all_routes()).to_string());
 
-/// Returns the `OpenAPI` document.
+/// Responds with the `OpenAPI` document of the hub.
 pub(crate) async fn document(_: ApiRequest) -> Result<Response> {
     Ok(respond_with(StatusCode::OK, JSON, DOCUMENT.as_str()))
 }

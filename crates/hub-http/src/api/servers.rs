@@ -40,7 +40,7 @@ struct ServerFields {
     authentication: Option<Authentication>,
     /// Credential mode. Default: `shared`.
     credentials: Option<CredentialMode>,
-    /// Request timeout in milliseconds. Default: 30,000.
+    /// Timeout of requests to the server, in milliseconds. Default: 30,000.
     #[schemars(range(min = 1_000, max = 300_000))]
     timeout_ms: Option<u64>,
     /// Number of retries for connecting, listing and reading. Default: 3. Calls are never retried.

@@ -222,7 +222,7 @@ fn pluralize(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Returns the serialized name of a status.
+/// Returns the name of a connection status, as the API writes it.
 fn status_name(status: connection::ConnectionStatus) -> String {
     match serde_json::to_value(status) {
         Ok(Value::String(word)) => word,

@@ -80,7 +80,7 @@ pub(crate) async fn callback(request: ApiRequest) -> Result<Response> {
 
 const COOKIE_PREFIX: &str = "linchpin-away-";
 
-/// Returns the cookie name of the sign-in whose `state` is in the query.
+/// Returns the name of the cookie that binds the sign-in with the `state` of the query to the browser.
 fn cookie_name(query: &str, is_secure: bool) -> String {
     let digest = Digest::of("linchpin away").part(state_in(query).unwrap_or_default()).finish().to_string();
     format!("{}{COOKIE_PREFIX}{}", if is_secure { "__Host-" } else { "" }, &digest[digest.len() - 16..])

@@ -151,7 +151,7 @@ pub(super) async fn edit(
     advance(db, tenant, call, sql, values).await
 }
 
-/// Selects the calls that finished before a time, the oldest first.
+/// SQL that selects the calls that finished before a time, the oldest first.
 const SELECT_FINISHED_BEFORE: &str =
     "SELECT id FROM calls WHERE tenant = $1 AND completed < $2 ORDER BY completed";
 

@@ -110,7 +110,7 @@ fn decode_parameter(value: &str) -> String {
 /// Connection to PostgreSQL that is established on first use and re-established after it was lost.
 pub(super) struct ReconnectingConnection {
     options: ConnectOptions,
-    /// SQL that is run on every new connection.
+    /// SQL that is run on every new database connection.
     session_setup: String,
     /// Signal that is set by `NOTIFY` messages of the database.
     notified: Arc<Notify>,

@@ -41,7 +41,7 @@ pub(super) struct WriteRequest {
 pub(super) struct Writer {
     connection: ReconnectingConnection,
     cluster: Option<Arc<ClusterMember>>,
-    /// Receives events of this hub to store for the cluster.
+    /// Channel from which the writer receives events of this hub, to store them for the other hubs of the cluster.
     events: Option<mpsc::Receiver<(TenantId, NewEvent)>>,
     /// Events that are not stored in the cluster log yet.
     pending_events: Vec<(TenantId, NewEvent)>,

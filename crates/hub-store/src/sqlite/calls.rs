@@ -129,7 +129,7 @@ pub(super) fn edit(
     change_one(db, sql, values, || call_state_conflict(db, tenant, call))
 }
 
-/// Selects the calls that finished before a time, the oldest first.
+/// SQL that selects the calls that finished before a time, the oldest first.
 const SELECT_FINISHED_BEFORE: &str =
     "SELECT id FROM calls INDEXED BY calls_over WHERE tenant = ?1 AND completed < ?2 ORDER BY completed";
 

@@ -83,7 +83,7 @@ impl Database {
         })
     }
 
-    /// Runs a read on the reader thread.
+    /// Runs a database read on the reader thread.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -97,7 +97,7 @@ impl Database {
         result.await.map_err(|_| store_closed())?
     }
 
-    /// Runs a write on the writer thread, and waits for its commit; all of it is committed, or nothing.
+    /// Runs a database write on the writer thread, and waits for its commit; all of it is committed, or nothing.
     pub(super) async fn write(
         &self,
         work: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
@@ -196,7 +196,7 @@ fn run_writer(
     }
 }
 
-/// Runs a group of jobs in one transaction. A job that fails is rolled back alone.
+/// Runs a group of write jobs in one transaction. A job that fails is rolled back alone.
 fn write_group(db: &Connection, group: Vec<WriteJob>) -> Result<Vec<Result<()>>> {
     let fault = |error: rusqlite::Error| database_error(&error);
     let tx = WriteTransaction::new(db).map_err(fault)?;

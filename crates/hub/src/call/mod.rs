@@ -121,7 +121,7 @@ async fn find_tool(client: &Client, name: &str) -> Result<Tool, CliError> {
     Err(CliError::new(CliErrorKind::UnknownTool, format!("unknown tool `{name}`: {advice}")))
 }
 
-/// Returns similar names, best match first.
+/// Returns the tool names that are similar to `name`, best match first.
 fn similar_names<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace(['_', '.', '/'], "-");
     let plain_name = plain(name);

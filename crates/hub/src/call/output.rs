@@ -19,7 +19,7 @@ pub(super) fn format_result(result: &CallToolResult, style: OutputStyle) -> Stri
     parts.join("\n")
 }
 
-/// Returns the structured content as the server sent it.
+/// Returns the structured content of a tool result as the server sent it.
 pub(super) fn structured_content(result: &CallToolResult) -> Option<Value> {
     let structured = result.structured_content.as_ref()?;
     serde_json::from_str(structured.json.get()).ok()

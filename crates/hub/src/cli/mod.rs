@@ -201,12 +201,12 @@ pub(crate) struct CommandContext {
 }
 
 impl CommandContext {
-    /// Returns a REST client of the running hub.
+    /// Returns a REST client of the running hub, local or given by `--hub`.
     pub(crate) fn api(&self) -> Result<ApiClient, CliError> {
         ApiClient::find(&self.location, self.hub.as_deref())
     }
 
-    /// Resolves the paths of the local hub.
+    /// Returns the paths of the local hub.
     pub(crate) fn paths(&self) -> Result<HubPaths, CliError> {
         HubPaths::resolve(&self.location, &env_variable)
     }

@@ -69,7 +69,8 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
     Ok(())
 }
 
-/// Revokes a token. The error for a token of another owner names the owner.
+/// Revokes an API token of the caller or of an agent at the hub. The error for a token of another owner names the
+/// owner.
 async fn revoke(api: &ApiClient, token: &str, agent: Option<&str>) -> Result<(), CliError> {
     let owner = agent::find_optional(api, agent).await?;
     let revoked = api.delete(&format!("{}/{}", tokens_path(owner), percent_encode(token))).await;
@@ -87,7 +88,7 @@ async fn revoke(api: &ApiClient, token: &str, agent: Option<&str>) -> Result<(),
     Err(failure)
 }
 
-/// Returns the path of the tokens of an agent, or of the caller.
+/// Returns the REST API path of the tokens of an agent, or of the caller.
 fn tokens_path(agent: Option<String>) -> String {
     agent.map_or_else(|| "/tokens".to_owned(), |agent| format!("/agents/{}/tokens", percent_encode(&agent)))
 }

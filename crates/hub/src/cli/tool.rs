@@ -89,7 +89,7 @@ pub(crate) struct ToolArg {
 }
 
 impl ToolArg {
-    /// Returns the API path of the tool, followed by `rest`.
+    /// Returns the path of the tool in the REST API, followed by `rest`.
     async fn path(&self, api: &ApiClient, rest: &str) -> Result<String, CliError> {
         let Some(server) = &self.server else {
             return Ok(format!("/tools/{}{rest}", percent_encode(&self.tool)));

@@ -27,7 +27,7 @@ struct WatchState {
     problem: Option<ConfigError>,
     /// Configured servers that are skipped because another server has their slug.
     slug_conflicts: Vec<String>,
-    /// Reason why the egress settings of the file are not applied.
+    /// Reason why the egress settings of the configuration file are not applied.
     egress_error: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl WatchedConfig {
         self.problem_sender.send_replace(problem.map(|problem| problem.to_string()));
     }
 
-    /// Returns the fields that have changed since the start and take effect only after a restart.
+    /// Returns the configuration fields that have changed since the start and take effect only after a restart.
     fn restart_required(&self, config: &Config) -> Vec<&'static str> {
         let Config { listen, url, tls, proxies, audit, .. } = &*self.initial;
         let all = [
@@ -116,7 +116,7 @@ impl WatchedConfig {
         all.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
     }
 
-    /// Requests an immediate reload, even if the fingerprint of the file is unchanged.
+    /// Requests an immediate reload of the configuration file, even if its fingerprint is unchanged.
     pub(crate) fn reload_now(&self) {
         self.reload.notify_one();
     }

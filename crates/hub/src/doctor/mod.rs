@@ -61,7 +61,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, CliE
     Ok(ExitCode::from(u8::from(!healthy)))
 }
 
-/// Records a failure of this step, or of the sign-in that the step required.
+/// Records the failure of a `linchpin doctor` step, or of the sign-in that the step required.
 fn record_failure(step: &'static str, failure: &CliError, trace: &Trace, is_url: bool) {
     if failure.is_auth_error() {
         trace.fail_sign_in_step(&failure.to_string());
@@ -70,7 +70,7 @@ fn record_failure(step: &'static str, failure: &CliError, trace: &Trace, is_url:
     }
 }
 
-/// Records the steps before the connection: whether the program exists.
+/// Records the step before the connection in the diagnosis: whether the program exists.
 fn record_program(address: &TargetServer, trace: &Trace) {
     if let TargetServer::Command(command) = address
         && let Some(program) = command.first()
@@ -108,7 +108,7 @@ fn target_name(address: &TargetServer) -> String {
     }
 }
 
-/// Records the negotiated era, revision, session and capabilities.
+/// Records the negotiated era, revision, session and capabilities in the diagnosis of `linchpin doctor`.
 fn record_negotiation(client: &Client, trace: &Trace, started: Instant, is_url: bool) {
     let revision = client.revision();
     let era = if revision <= LATEST_SESSION_REVISION {

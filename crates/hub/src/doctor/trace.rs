@@ -102,7 +102,8 @@ impl Trace {
         self.state().steps.len()
     }
 
-    /// Records a connection failure. If the last step has already failed, only adds the advice to it.
+    /// Records a connection failure in the diagnosis of `linchpin doctor`. If the last step has already failed, only
+    /// adds the advice to it.
     pub(crate) fn record_failure(&self, step: &'static str, text: &str, advice: Option<String>) {
         let mut state = self.state();
         match state.steps.last_mut().filter(|last| !last.ok) {
@@ -145,7 +146,7 @@ impl Trace {
         self.state().steps.clone()
     }
 
-    /// Records a finished network step.
+    /// Records a finished step of opening a connection, such as DNS or TLS.
     pub(crate) fn record_network_step(&self, entry: &ConnectStep<'_>) {
         let mut state = self.state();
         if state.connected {
@@ -176,7 +177,7 @@ impl Trace {
         state.steps.push(step.with_duration(entry.duration));
     }
 
-    /// Records a finished sign-in step.
+    /// Records a finished OAuth request of a sign-in.
     pub(crate) fn record_sign_in_step(&self, step: &AuthStep<'_>) {
         let name = match step.purpose {
             Some(Purpose::ResourceMetadata) => METADATA,
@@ -199,7 +200,7 @@ impl Trace {
         });
     }
 
-    /// Records a diagnostic of the transport.
+    /// Records a diagnostic line of the HTTP transport.
     pub(crate) fn record_diagnostic(&self, line: &str) {
         let mut state = self.state();
         state.connected = true; // diagnostics start only after the first connection was made or has failed

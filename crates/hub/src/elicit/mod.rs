@@ -220,7 +220,7 @@ impl TerminalElicitor {
         self.screen.line(&format!("\n{}", lines.join("\n")));
     }
 
-    /// Returns the `--answer` for a field, if it is valid.
+    /// Returns the value that `--answer` gives for a form field, if it is valid.
     fn find_answer(&self, field: &Field) -> Option<Value> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, value, is_used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;

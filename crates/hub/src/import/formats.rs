@@ -54,7 +54,7 @@ fn home_dir() -> Option<PathBuf> {
     env_variable("HOME").map(PathBuf::from)
 }
 
-/// Returns the default paths of all clients, for the user and for the current directory.
+/// Returns the default configuration files of all MCP clients, for the user and for the current directory.
 fn default_sources(home: Option<&Path>, project: &Path) -> Vec<Source> {
     let mut all: Vec<(ClientFormat, PathBuf)> = Vec::new();
     if let Some(home) = home {
@@ -100,7 +100,8 @@ pub(super) async fn read(source: &Source) -> Result<Value, ConfigError> {
     jsonc::read(path, &text)
 }
 
-/// Returns all servers of a file with this content. `index` is the index of the file.
+/// Returns all servers that the configuration file of an MCP client with this content contains. `index` is the index of
+/// the file.
 pub(super) fn read_servers(
     source: &Source,
     index: usize,
@@ -166,7 +167,7 @@ fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> 
     }
 }
 
-/// Returns the project folder of a file; `None` for files that apply to all folders of a user.
+/// Returns the project folder that a client's configuration file belongs to; `None` for files of a user.
 fn project_folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let parent_path = path.parent()?;

@@ -23,7 +23,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Value, ConfigError> {
     serde_json::from_str(&plain).map_err(|error| ConfigError::new(path, format!("invalid JSON: {error}")))
 }
 
-/// Replaces comments and trailing commas with spaces. The error is the offset of an unterminated comment.
+/// Replaces comments and trailing commas of JSON with spaces, so that positions stay unchanged. The error is the offset
+/// of an unterminated comment.
 fn strip_comments(text: &str) -> Result<String, usize> {
     let mut out = String::with_capacity(text.len());
     let (mut comma, mut last) = (None, ',');

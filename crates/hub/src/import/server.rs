@@ -286,7 +286,7 @@ impl EntryReader<'_> {
     }
 }
 
-/// Returns the authentication for a secret header, and the secret in it.
+/// Converts a secret header of an imported server into authentication settings and the secret.
 fn authentication(name: &str, text: &str) -> Option<(Value, String)> {
     if !name.eq_ignore_ascii_case("authorization") {
         return Some((json!({ "type": "api-key", "header": name }), text.to_owned()));

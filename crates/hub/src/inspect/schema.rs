@@ -26,7 +26,8 @@ pub(super) struct Parameter {
     pub(super) description: String,
 }
 
-/// Returns the parameters of a schema of type `object`, in order. Descriptions are cut to `max_width` columns.
+/// Returns the parameters that an object schema describes, in order, for display. Descriptions are cut to `max_width`
+/// columns.
 pub(super) fn parameters(schema: &Value, max_width: usize) -> Vec<Parameter> {
     let required: HashSet<&str> = schema["required"]
         .as_array()

@@ -209,7 +209,8 @@ fn capability_names(found: &Inspection) -> String {
     if features.is_empty() { "none".into() } else { features.join(", ") }
 }
 
-/// Returns the effects that a tool declares. They are hints of the server and not verified.
+/// Returns labels for the effects that a tool declares, such as read-only or destructive. They are hints of the server
+/// and not verified.
 fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let task = tool.execution.as_ref().and_then(|execution| execution.task_support);

@@ -19,7 +19,7 @@ pub(super) struct Settings {
     pub(super) service: String,
 }
 
-/// Returns whether the export of spans is configured.
+/// Returns whether the export of `tracing` spans is configured.
 pub(super) fn is_enabled(variables: Variables<'_>) -> bool {
     let is_disabled = variables(DISABLED_VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     !is_disabled && variables(ENDPOINT).is_some()

@@ -20,8 +20,8 @@ pub(super) fn raise_limit() {
     }
 }
 
-/// Returns the maximum connections per listener. A quarter of the descriptors is reserved for the database, upstream
-/// connections and the pipes of stdio servers.
+/// Returns the maximum number of connections per listener that the open-file limit allows. A quarter of the descriptors
+/// is reserved for the database, upstream connections and the pipes of stdio servers.
 pub(super) fn max_connections(listeners: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return MAX_CONNECTIONS };
     let reserved = MIN_RESERVED.max(limit / 4).min(limit / 2);

@@ -29,7 +29,7 @@ pub(crate) fn one_line(text: &str) -> String {
     sanitize(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the first paragraph on one line, without Markdown headings before it.
+/// Returns the first paragraph of a text on one line, without Markdown headings before it.
 pub(crate) fn first_paragraph(text: &str) -> String {
     let text = sanitize(text);
     let is_empty = |line: &&str| line.trim().is_empty();

@@ -22,7 +22,7 @@ pub struct CacheHints {
 }
 
 impl Default for CacheHints {
-    /// Returns hints that are safe for every server: immediately stale and private.
+    /// Returns cache hints that are safe for every server: immediately stale and private.
     fn default() -> Self {
         Self { ttl_ms: 0, scope: CacheScope::Private }
     }

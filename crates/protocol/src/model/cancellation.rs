@@ -10,7 +10,7 @@ model! {
     pub struct CancelledParams {
         /// Id of the request to cancel. One revision makes it optional, for tasks.
         request_id: Option<Id<'static>> = "requestId",
-        /// Reason, for logs.
+        /// Reason for the cancellation, for logs.
         reason: Option<String> = "reason",
         /// Metadata of the notification (`_meta`).
         meta: Option<Meta> = "_meta",

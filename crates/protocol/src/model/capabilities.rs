@@ -68,7 +68,7 @@ model! {
         prompts: Option<ListCapability> = "prompts",
         /// Supports argument completion.
         completions: Option<Map<String, Value>> = "completions" since CompletionsCapability,
-        /// Sends log messages.
+        /// Whether the server sends log messages.
         logging: Option<Map<String, Value>> = "logging",
         /// Supports tasks (core tasks).
         tasks: Option<TasksCapability> = "tasks" since CoreTasks,

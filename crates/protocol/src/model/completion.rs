@@ -67,7 +67,7 @@ pub enum CompletionReference {
         /// Display name of the prompt.
         title: Option<String>,
     },
-    /// Resource template whose variable is completed.
+    /// Completion of a variable of this resource template.
     Resource {
         /// URI or URI template.
         uri: String,

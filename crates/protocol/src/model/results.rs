@@ -9,7 +9,7 @@ pub trait ResultBody {
     /// Appends the members of the body.
     fn encode_body(&self, fields: &mut Fields<'_, '_>);
 
-    /// Returns the metadata of the result.
+    /// Returns the `_meta` of the result.
     fn meta(&self) -> Option<&Meta>;
 
     /// Returns the `resultType` that the result has in the stateless era.

@@ -14,7 +14,7 @@ model! {
 
     /// Parameters of `subscriptions/listen` (stateless era).
     pub struct SubscriptionsListenParams {
-        /// Requested notifications.
+        /// Notifications that the client requests.
         notifications: SubscriptionFilter = "notifications",
         /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",
@@ -37,7 +37,7 @@ model! {
 
     /// Parameters of `notifications/subscriptions/acknowledged`.
     pub struct SubscriptionsAcknowledgedParams {
-        /// Requested notifications that the server supports.
+        /// Requested notifications that the server supports and will send.
         notifications: SubscriptionFilter = "notifications",
         /// Metadata, with the subscription id.
         meta: Option<Meta> = "_meta",

@@ -34,7 +34,7 @@ words! {
 }
 
 impl TaskStatus {
-    /// Reports whether the status is final.
+    /// Reports whether the task status is final.
     pub const fn is_terminal(self) -> bool {
         matches!(self, TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
     }
@@ -55,7 +55,7 @@ pub struct Task {
     pub created_at: String,
     /// Time of the last change of the task, as ISO 8601.
     pub last_updated_at: String,
-    /// Retention in milliseconds from the creation time. `None` is unlimited and encoded as `null`.
+    /// Retention of the task in milliseconds from its creation. `None` is unlimited and encoded as `null`.
     pub ttl_ms: Option<u64>,
     /// Suggested interval between polls, in milliseconds.
     pub poll_interval_ms: Option<u64>,
@@ -141,7 +141,7 @@ model! {
     pub struct UpdateTaskParams {
         /// Id of the task.
         task_id: String = "taskId",
-        /// Responses by the keys of the input requests. They need not be complete.
+        /// Responses of the client, by the keys of the task's input requests. They need not be complete.
         input_responses: Map<String, Value> = "inputResponses",
         /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",

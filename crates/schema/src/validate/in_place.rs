@@ -87,8 +87,8 @@ impl Validation<'_> {
         count
     }
 
-    /// Reports why a value is valid under none of the schemas. If only one of them accepts the type of the value, its
-    /// errors are reported.
+    /// Reports why a value is valid under none of the schemas of a keyword such as `anyOf`. If only one of them accepts
+    /// the type of the value, its errors are reported.
     #[inline(never)]
     fn report_no_match(&mut self, keyword: &str, ids: &[Id], value: &Value, path: &InstancePath<'_>) -> Flow {
         let schema = self.schema;

@@ -116,7 +116,7 @@ impl<'s> Validation<'s> {
         flow
     }
 
-    /// Reports whether a value is valid, without collecting errors.
+    /// Reports whether a value is valid under a schema node, without collecting errors.
     fn is_valid(&mut self, id: Id, value: &Value, marks: EvaluatedMarks<'_>) -> bool {
         let quiet = std::mem::replace(&mut self.quiet, true);
         let flow = self.check(id, value, &InstancePath::Root, marks);

@@ -185,7 +185,7 @@ impl<'s> Validation<'s> {
         Ok(())
     }
 
-    /// Reports whether a node allows no value.
+    /// Reports whether a schema node allows no value, such as the schema `false`.
     pub(super) fn allows_nothing(&self, id: Id) -> bool {
         self.schema.nodes[id as usize].types == Types::NONE
     }

@@ -106,7 +106,7 @@ impl From<JoseError> for AuthError {
     }
 }
 
-/// Returns the position of a parse error. The text around it is untrusted or secret and is not shown.
+/// Returns line and column of a JSON parse error. The text around it is untrusted or secret and is not shown.
 pub(super) fn error_position(error: &serde_json::Error) -> String {
     format!("line {}, column {}", error.line(), error.column())
 }

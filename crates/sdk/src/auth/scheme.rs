@@ -100,21 +100,21 @@ pub struct Basic {
 }
 
 impl Bearer {
-    /// Sends `Authorization: Bearer …`.
+    /// Creates a token that is sent as `Authorization: Bearer …`.
     pub fn new(token: impl Into<Secret>) -> Self {
         Bearer(token.into())
     }
 }
 
 impl ApiKey {
-    /// Sends the key in this header.
+    /// Creates an API key that is sent in this header.
     pub fn new(header: impl Into<String>, key: impl Into<Secret>) -> Self {
         ApiKey { header: header.into(), key: key.into() }
     }
 }
 
 impl Basic {
-    /// Sends `Authorization: Basic …`.
+    /// Creates credentials that are sent as `Authorization: Basic …`.
     pub fn new(name: impl Into<String>, password: impl Into<Secret>) -> Self {
         Basic { name: name.into(), password: password.into() }
     }

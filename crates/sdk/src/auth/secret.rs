@@ -15,7 +15,7 @@ impl Secret {
         Secret(Zeroizing::new(text.into()))
     }
 
-    /// Returns the text, for a request or a store; never put it into a log or an error.
+    /// Returns the secret text, for a request or a store; never put it into a log or an error.
     pub fn expose(&self) -> &str {
         &self.0
     }

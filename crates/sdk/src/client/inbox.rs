@@ -333,7 +333,7 @@ fn guess_id(message: &[u8]) -> Option<Id<'static>> {
     rest[..end].parse().ok().map(Id::Number)
 }
 
-/// Returns the related task of a server request; the result must repeat it.
+/// Returns the related task in the `_meta` of a server request; the result must repeat it.
 fn related_task(params: &Params<'_>) -> Option<Value> {
     let meta = Params::parse(params.find("_meta")?, MESSAGE_LIMITS).ok()?;
     serde_json::from_str(meta.find(key::RELATED_TASK)?).ok()
@@ -351,7 +351,7 @@ pub(crate) fn to_protocol_error(error: &Error) -> ProtocolError {
     }
 }
 
-/// Runs a hook; a panic in it must not close the connection.
+/// Runs a hook and catches a panic in it, which must not close the connection.
 pub(crate) fn catch_hook_panic(hook: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(hook)).is_err() {
         tracing::error!("callback of the application panicked");

@@ -160,7 +160,7 @@ impl Client {
         self.negotiated().server.as_ref()
     }
 
-    /// Returns the capabilities of the server.
+    /// Returns the capabilities that the server declares.
     pub fn capabilities(&self) -> &ServerCapabilities {
         &self.negotiated().capabilities
     }
@@ -278,8 +278,8 @@ impl Client {
             .map(|_| ())
     }
 
-    /// Replaces the client's roots. If the client declared roots when it connected and the revision has the
-    /// notification, the server is notified.
+    /// Replaces the roots that the client reports to the server. If the client declared roots when it connected and the
+    /// revision has the notification, the server is notified.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
         let previous = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
         let declared = previous.is_some() || self.core.handlers.forward;

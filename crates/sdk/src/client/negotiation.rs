@@ -127,8 +127,8 @@ struct UnsupportedVersionData {
     supported: Vec<String>,
 }
 
-/// Sends `server/discover`. If the server rejects the revision, tries once more with a common revision that it
-/// offers.
+/// Sends `server/discover` to find out whether the server supports the stateless era. If the server rejects the
+/// revision, tries once more with a common revision that it offers.
 async fn discover(
     core: &Arc<ClientCore>,
     revision: Revision,

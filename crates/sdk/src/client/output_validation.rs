@@ -38,7 +38,7 @@ impl OutputSchemas {
         }
     }
 
-    /// Removes all schemas after the tool list has changed.
+    /// Removes all output schemas, after the tool list has changed.
     pub(crate) fn clear(&self) {
         lock(&self.0).clear();
     }

@@ -241,7 +241,7 @@ impl<T: Item> Pages<T> {
         }
     }
 
-    /// Requests the list even if it is cached.
+    /// Requests the list from the server even if it is cached.
     pub fn fresh(mut self) -> Self {
         self.options.bypass_cache = true;
         self
@@ -312,7 +312,7 @@ impl<T: Item> Pages<T> {
         Ok(Some(items))
     }
 
-    /// Requests the page at the cursor.
+    /// Requests the page of the list at the current cursor.
     async fn fetch(&self) -> Result<String, ClientError> {
         let (core, revision) = (&self.client.core, self.client.revision());
         let text = match core.request_cached(revision, T::METHOD, &self.params(), &self.options).await {

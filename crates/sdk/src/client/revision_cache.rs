@@ -29,7 +29,7 @@ impl RevisionCache {
         PROCESS_CACHE.clone()
     }
 
-    /// Returns all entries, keyed by server hash, for persisting them.
+    /// Returns all cached revisions, by server hash, for persisting them.
     pub fn entries(&self) -> Vec<(u64, Revision)> {
         lock(&self.0).iter().map(|(server, revision)| (*server, *revision)).collect()
     }

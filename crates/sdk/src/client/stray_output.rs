@@ -48,7 +48,7 @@ impl StrayOutput {
         is_shown
     }
 
-    /// Records that the server sent a message.
+    /// Records that the server has sent a valid message, after which stray lines are not collected.
     pub(crate) fn record_message(&self) {
         let mut state = lock(&self.state);
         if !state.has_message {
@@ -56,7 +56,7 @@ impl StrayOutput {
         }
     }
 
-    /// Returns the first stray lines, if no message was received.
+    /// Returns the first lines that the server wrote instead of messages, if no message was received.
     pub(crate) fn lines(&self) -> Option<Vec<String>> {
         let state = lock(&self.state);
         (!state.lines.is_empty()).then(|| state.lines.clone())

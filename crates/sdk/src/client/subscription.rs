@@ -180,7 +180,7 @@ async fn reopen_loop(
     }
 }
 
-/// Reports all lists and resources of a stream as changed.
+/// Reports all lists and resources of a change stream as changed, since notifications may have been lost.
 fn report_all_changed(core: &Arc<ClientCore>, filter: &SubscriptionFilter) {
     let inbox = Inbox(core.clone());
     let lists = [

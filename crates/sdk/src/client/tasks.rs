@@ -64,7 +64,7 @@ impl TaskHandle {
         self
     }
 
-    /// Returns the id that the server assigned.
+    /// Returns the id that the server has assigned to the task.
     pub fn id(&self) -> &str {
         &self.id
     }

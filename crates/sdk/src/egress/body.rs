@@ -91,7 +91,7 @@ impl ResponseBody {
         }
     }
 
-    /// Reads the whole body, up to `max` bytes.
+    /// Reads the whole response body, up to `max` bytes.
     pub async fn read_to_end(mut self, max: usize) -> Result<Bytes, EgressError> {
         if self.incoming.size_hint().lower() > max as u64 {
             return Err(self.too_large(max));

@@ -58,7 +58,7 @@ impl Egress {
             && destinations.iter().all(|(target, trust, route)| dialer.allows(target, *trust, route))
     }
 
-    /// Returns the number of denials through this handle (see [`Egress::on_denied`]).
+    /// Returns the number of requests that the policy has denied through this handle (see [`Egress::on_denied`]).
     pub fn denials(&self) -> u64 {
         self.denials.as_ref().map_or(0, |listener| listener.denials.load(Ordering::Relaxed))
     }
@@ -70,7 +70,7 @@ impl Egress {
         }
     }
 
-    /// Records that a connection to this target was opened.
+    /// Records that a connection to this target was opened, to check it again when the egress policy changes.
     pub(super) fn record_reached(&self, target: &Target, trust: UrlSource, route: &Route) {
         let Some(listener) = &self.denials else { return };
         let mut destinations = lock(&listener.destinations);

@@ -77,7 +77,7 @@ impl Dialer {
         self.proxy.as_ref().filter(|proxy| proxy.applies_to(host))
     }
 
-    /// Returns whether a connection with this route would be allowed now.
+    /// Returns whether the policy would allow a connection with this route now.
     pub(super) fn allows(&self, target: &Target, trust: UrlSource, route: &Route) -> bool {
         let key = target.key();
         match (route.address, self.proxy_for(&key.host), &route.proxy) {

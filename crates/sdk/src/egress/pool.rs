@@ -73,7 +73,7 @@ impl Egress {
         EgressBuilder::default().into_egress()
     }
 
-    /// Returns a builder for custom settings.
+    /// Returns a builder of an egress with custom settings.
     pub fn builder() -> EgressBuilder {
         EgressBuilder::default()
     }
@@ -178,7 +178,7 @@ impl Egress {
         Ok(response.map(|body| ResponseBody::new(body, connection, pool, key)))
     }
 
-    /// Returns the number of idle connections.
+    /// Returns the number of idle connections in the pool.
     pub fn idle_connections(&self) -> usize {
         lock(&self.shared.pool.state).connections.values().map(Vec::len).sum()
     }
@@ -228,7 +228,7 @@ impl PooledConnection {
         }))
     }
 
-    /// Returns the proxy that forwards plain requests to the target.
+    /// Returns the proxy that forwards plain HTTP requests to the target, if one is configured.
     fn forwarding_proxy(&self, target: &Target) -> Option<&HttpProxy> {
         self.route.proxy.as_deref().filter(|_| !target.is_https())
     }

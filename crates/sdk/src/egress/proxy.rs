@@ -164,7 +164,7 @@ fn percent_decode(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// Returns the proxy that the environment names for `https`, with its exceptions.
+/// Returns the proxy that the environment variables name for `https`, with its exceptions.
 pub(super) fn from_environment(
     read: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<HttpProxy>, EgressError> {

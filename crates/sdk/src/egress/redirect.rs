@@ -29,7 +29,7 @@ impl Redirects {
 }
 
 impl Egress {
-    /// Sends a request and follows redirects. Returns the response and the target that sent it.
+    /// Sends an HTTP request and follows redirects. Returns the response and the target that sent it.
     ///
     /// `GET` and `HEAD` follow every kind of redirect; other methods only 307 and 308, which repeat the request
     /// unchanged. Redirects that do not apply are returned as the response. When a redirect leaves the origin,

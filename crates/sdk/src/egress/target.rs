@@ -100,17 +100,17 @@ impl Target {
         self.key.host.to_string()
     }
 
-    /// Returns the port, explicit or implied.
+    /// Returns the port of the URL, explicit or implied.
     pub fn port(&self) -> u16 {
         self.key.port
     }
 
-    /// Returns the path, without the query.
+    /// Returns the path of the URL, without the query.
     pub fn path(&self) -> &str {
         self.path.path()
     }
 
-    /// Returns the query, or an empty string. Do not log it.
+    /// Returns the query of the URL, or an empty string. Do not log it.
     pub(crate) fn query(&self) -> &str {
         self.path.query().unwrap_or_default()
     }
@@ -121,7 +121,7 @@ impl Target {
         format!("{scheme}://{}", self.authority())
     }
 
-    /// Returns the whole URL, including the query. Do not log it.
+    /// Returns the complete URL, including the query. Do not log it.
     pub fn url(&self) -> String {
         format!("{}{}", self.origin(), self.path)
     }
@@ -163,7 +163,7 @@ impl Target {
         self.key.authority.to_str().unwrap_or_default()
     }
 
-    /// Returns the URI of the request line.
+    /// Returns the path and query for the HTTP request line.
     pub(super) fn request_uri(&self) -> Uri {
         Uri::from(self.path.clone())
     }
@@ -345,7 +345,7 @@ fn parse_path(path: &str) -> Result<PathAndQuery, EgressError> {
         .map_err(|_| invalid_url("its path contains characters that must be percent-encoded"))
 }
 
-/// Resolves a reference against `base`.
+/// Resolves a URI reference against the URL `base`.
 fn join(base: &Target, reference: &str) -> Result<String, EgressError> {
     check_characters(reference)?;
     let reference = reference.split('#').next().unwrap_or_default();

@@ -23,7 +23,7 @@ pub(crate) struct HeaderAnnotation {
     pub name: String,
 }
 
-/// Returns all annotations of the schema. The error names the violation and its position.
+/// Returns all header annotations of a tool's input schema. The error names the violation and its position.
 pub(crate) fn find_annotations(schema: &Value) -> Result<Vec<HeaderAnnotation>, String> {
     let mut search = AnnotationSearch { found: Vec::new(), pointer: Vec::new() };
     search.schema(schema, Some(&mut Vec::new()))?;
@@ -131,7 +131,8 @@ impl<'a> AnnotationSearch<'a> {
     }
 }
 
-/// Returns whether a type fits into a header. `null` is allowed as an alternative: it equals an absent parameter.
+/// Returns whether values of a JSON Schema type can be sent in a header. `null` is allowed as an alternative: it equals
+/// an absent parameter.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let is_allowed = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {

@@ -55,7 +55,7 @@ impl ParamHeaders {
         self.parameters.is_empty()
     }
 
-    /// Returns the headers for a call with these arguments, a JSON object.
+    /// Returns the headers that mirror the arguments of a tool call, given as a JSON object.
     pub(crate) fn headers(&self, arguments: &str) -> Vec<(HeaderName, HeaderValue)> {
         let mut headers = Vec::new();
         self.values(arguments, |parameter, value| {

@@ -81,7 +81,7 @@ impl SseParser {
         (!self.last_id.is_empty()).then_some(&*self.last_id)
     }
 
-    /// Returns the reconnection delay, if the stream has set one.
+    /// Returns the reconnection delay that the SSE stream has set, if any.
     pub(crate) fn retry(&self) -> Option<Duration> {
         self.retry
     }

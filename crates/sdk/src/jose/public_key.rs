@@ -69,7 +69,7 @@ impl PublicKey {
         }
     }
 
-    /// Returns the key id (`kid`).
+    /// Returns the id (`kid`) of the public key.
     pub(crate) fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }

@@ -68,7 +68,7 @@ pub(crate) enum ReplyChannel {
     OneShot,
     /// Channel of one request: its messages, of which the response is the last.
     Request,
-    /// Responses of one batch, which are sent together.
+    /// Responses of one JSON-RPC batch, which are sent together.
     Batch,
 }
 

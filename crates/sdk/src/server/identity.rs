@@ -94,7 +94,7 @@ impl Identity {
         self.client_id.as_deref()
     }
 
-    /// Returns the scopes in alphabetical order, including implied ones.
+    /// Returns the scopes of the token in alphabetical order, including implied ones.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.scopes.iter().map(String::as_str)
     }

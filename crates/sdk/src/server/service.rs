@@ -117,14 +117,14 @@ impl Service {
         ServerHandle::new(self.inner.catalog.clone())
     }
 
-    /// Returns the same server for a client authenticated as `principal`. Request state that one principal received is
-    /// rejected when another principal sends it.
+    /// Returns a handle to the same server for a client authenticated as `principal`. Request state that one principal
+    /// received is rejected when another principal sends it.
     #[must_use]
     pub fn for_principal(&self, principal: impl Into<Arc<str>>) -> Service {
         Service { principal: Some(principal.into()), ..self.clone() }
     }
 
-    /// Returns the same server for a client with this identity, whose scopes limit what it may do.
+    /// Returns a handle to the same server for a client with this identity, whose scopes limit what it may do.
     #[must_use]
     pub fn for_identity(&self, identity: Identity) -> Service {
         let principal = Some(identity.principal().into());
@@ -294,7 +294,7 @@ impl Service {
         }
     }
 
-    /// Reports an error whose details clients do not see.
+    /// Reports an error whose details clients do not see to the error hook and the log.
     pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
         let settings = &self.inner.settings;
         if let Some(on_error) = &settings.on_error {

@@ -68,7 +68,7 @@ impl SubscriptionStream {
     }
 }
 
-/// Returns the notification for a change of a list.
+/// Returns the method of the notification that a list has changed.
 pub(crate) const fn change_method(kind: ListKind) -> Method {
     match kind {
         ListKind::Tools => Method::ToolsChanged,

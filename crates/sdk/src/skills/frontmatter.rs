@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<SkillFrontmatter, String> {
     Ok(SkillFrontmatter { name: text("name")?, description: text("description")?, others })
 }
 
-/// Returns the text after the frontmatter.
+/// Returns the text of a `SKILL.md` after its frontmatter.
 pub(crate) fn body(text: &str) -> &str {
     split(text).map_or(text, |(_, body)| body)
 }
@@ -82,7 +82,7 @@ fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Returns the bits of the float value; integers that no float can represent are equal only to themselves.
+/// Returns the bits of a number as a float, for comparison; `None` if no float represents it exactly.
 fn float(number: &Number) -> Option<u64> {
     let exact = number.as_i64().is_none_or(|whole| whole.unsigned_abs() <= 1 << 53)
         && number.as_u64().is_none_or(|whole| whole <= 1 << 53);

@@ -20,13 +20,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `end`; 0 if `end` is 0.
+    /// Returns a pseudo-random number below `end`; 0 if `end` is 0.
     pub fn next_below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 
-    /// Returns one of the elements. Panics if there are none.
+    /// Returns a random element of a slice. Panics if there are none.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.next_below(items.len())]
     }

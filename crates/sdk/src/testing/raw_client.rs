@@ -74,7 +74,7 @@ impl RawClient {
         client
     }
 
-    /// Sends one line: text, or a `Value`. It need not be valid.
+    /// Sends one line to the server: text, or a `Value`. It need not be valid.
     pub fn send(&mut self, line: impl Display) {
         let line = line.to_string();
         let limit = self.service.settings().max_message;
@@ -85,7 +85,8 @@ impl RawClient {
         }
     }
 
-    /// Returns the next line from the server; `None` at the end. A line that is not JSON is returned as a string.
+    /// Returns the next line that the server has sent; `None` at the end. A line that is not JSON is returned as a
+    /// string.
     pub async fn next(&mut self) -> Option<Value> {
         let line = self.next_line().await?;
         Some(serde_json::from_str(&line).unwrap_or(Value::String(line)))

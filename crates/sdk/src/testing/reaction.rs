@@ -44,17 +44,17 @@ impl Reaction {
         self
     }
 
-    /// Responds with this result.
+    /// Responds to the client with this result.
     pub fn result(self, result: Value) -> Self {
         self.push(ReactionStep::Response("result", result))
     }
 
-    /// Responds with this error.
+    /// Responds to the client with this error.
     pub fn error(self, code: i64, message: &str) -> Self {
         self.push(ReactionStep::Response("error", json!({ "code": code, "message": message })))
     }
 
-    /// Responds with an error with data.
+    /// Responds to the client with this error, including `data`.
     pub fn error_with(self, code: i64, message: &str, data: &Value) -> Self {
         self.push(ReactionStep::Response("error", json!({ "code": code, "message": message, "data": data })))
     }

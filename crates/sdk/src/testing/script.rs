@@ -126,12 +126,12 @@ impl Script {
         self
     }
 
-    /// Returns all messages received so far.
+    /// Returns all messages that the scripted server has received so far.
     pub fn messages(&self) -> Vec<Value> {
         lock(&self.record.messages).clone()
     }
 
-    /// Returns all messages of one method received so far.
+    /// Returns all messages of one method that the scripted server has received so far.
     pub fn received_messages(&self, method: &str) -> Vec<Value> {
         let mut messages = self.messages();
         messages.retain(|message| message["method"] == method);

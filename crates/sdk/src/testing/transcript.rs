@@ -23,7 +23,7 @@ impl Transcript {
         Transcript { transport: Arc::new(transport), lines: Arc::default() }
     }
 
-    /// Returns the messages so far, without newlines. Invalid UTF-8 is replaced.
+    /// Returns the recorded messages so far, without newlines. Invalid UTF-8 is replaced.
     pub fn lines(&self) -> Vec<(Direction, String)> {
         lock(&self.lines).clone()
     }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 pub(crate) trait Receiver: Send + Sync {
     /// Handles one received message, without its newline. Returns whether it was a valid message.
     fn receive(&self, message: &[u8]) -> bool;
-    /// Reports a skipped message that was longer than [`Wire::max_message`].
+    /// Called by the transport when it has skipped a message longer than [`Wire::max_message`].
     fn too_long(&self);
     /// Called by the transport when the connection has ended, with the reason.
     fn on_closed(&self, reason: &str);
@@ -107,7 +107,7 @@ impl Wire {
         self.receiver.server_label()
     }
 
-    /// Reports that the session was lost and replaced: the session state is restored.
+    /// Reports that the server session was lost and replaced, so that the client restores its state.
     pub fn session_renewed(&self) {
         self.receiver.session_renewed();
     }
@@ -149,7 +149,7 @@ impl Wire {
         !self.outbox.is_empty()
     }
 
-    /// Returns the outgoing messages for an asynchronous reader. It replaces the callback of [`Self::on_outgoing`].
+    /// Returns an asynchronous reader of the outgoing messages. It replaces the callback of [`Self::on_outgoing`].
     pub fn outgoing(&self) -> OutgoingMessages {
         OutgoingMessages::from_outbox(self.outbox.clone())
     }

@@ -86,7 +86,7 @@ pub struct GrantStatusView {
     pub signed_in: GrantState,
     /// Scopes that the server requires and that were not granted.
     pub wanted: Vec<String>,
-    /// Recommended action, if one is needed.
+    /// Recommended action of the user, if one is needed.
     pub advice: Option<String>,
     /// OAuth requests of recent sign-ins and refreshes, oldest first.
     pub hops: Vec<AuthTraceEntry>,
@@ -135,13 +135,13 @@ impl Hub {
         Ok(CachedAuthorizer { version: server.version, authorizer: Arc::new(guarded), tokens })
     }
 
-    /// Returns the store of the grant status.
+    /// Returns the store of the OAuth grant status of a server.
     fn status_store(&self, owner: GrantOwner, server: &Server) -> Result<GrantStatusStore> {
         let (trace_buffer, store) = (self.oauth_broker.trace_buffer.clone(), self.store.clone());
         Ok(GrantStatusStore { buffer: trace_buffer, store, owner, id: grant_binding(server, owner.2)?.id })
     }
 
-    /// Returns the command that signs in to the server.
+    /// Returns the `linchpin` command that signs in to the server, for messages.
     async fn sign_in_command(&self, (tenant, _, agent): GrantOwner, server: &Server) -> Result<String> {
         let command = format!("linchpin server sign-in {}", server.slug.as_str());
         let Some(agent) = agent else { return Ok(command) };
@@ -150,7 +150,7 @@ impl Hub {
         Ok(format!("{command} --agent \"{name}\""))
     }
 
-    /// Reports whether a usable grant is stored.
+    /// Reports whether a usable OAuth grant for a server is stored.
     pub(super) async fn has_grant(
         &self,
         tenant: TenantId,

@@ -23,7 +23,7 @@ impl PendingGrant {
         PendingGrant { previous, new_grant: Mutex::default(), tokens }
     }
 
-    /// Returns the grant that the sign-in obtained, if any.
+    /// Returns the OAuth grant that the sign-in obtained, if any.
     pub(super) fn new_grant(&self) -> Option<Secret> {
         lock(&self.new_grant).clone()
     }

@@ -191,7 +191,7 @@ impl Hub {
         }
     }
 
-    /// Records the end of a sign-in in the audit and publishes it.
+    /// Records the end of a sign-in in the audit and publishes an event.
     pub(super) async fn record_sign_in_result(&self, tenant: TenantId, id: &str, pending: &PendingSignIn) {
         let PendingSignIn { server, agent, by, progress, .. } = pending;
         let status = match progress {

@@ -100,7 +100,7 @@ impl KeyRing {
         &self.hub_secrets
     }
 
-    /// Returns the keys of a tenant, the newest last. Creates the first key if there is none.
+    /// Returns the encryption keys of a tenant, the newest last. Creates the first key if there is none.
     pub async fn tenant_key(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let (cached, is_outdated) = {
             let mut open = lock(&self.cache);

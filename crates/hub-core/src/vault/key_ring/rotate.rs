@@ -25,11 +25,11 @@ const LEASE_TTL: SignedDuration = SignedDuration::from_secs(60);
 /// What a rotation of the vault keys has changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct RotationSummary {
-    /// Tenant keys that the new root key wraps.
+    /// Number of tenant keys that were encrypted with the new root key.
     pub tenants: usize,
-    /// Secrets that were encrypted again with a new tenant key.
+    /// Number of secrets that were encrypted again with a new tenant key.
     pub secrets: usize,
-    /// Secrets that could not be decrypted and were left unchanged.
+    /// Number of secrets that could not be decrypted and were left unchanged.
     pub unreadable: usize,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// Returns the changed fields; `null` removes a field.
+    /// Returns the server fields to change; `null` removes a field.
     fn changes(&self) -> Map<String, Value> {
         let mut changes = present_members([
             ("name", self.name.as_ref().map(|name| json!(name))),

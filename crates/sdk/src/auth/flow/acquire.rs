@@ -167,7 +167,7 @@ impl Flow {
         Ok(FlowAction::RedirectUser(url))
     }
 
-    /// Returns the scopes to request from the user.
+    /// Returns the scopes to request in the authorization URL, with `offline_access` if it is supported.
     fn scopes_to_request(&self, authority: &ServerMetadata) -> Scopes {
         let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
         let scopes = self.scopes.clone();

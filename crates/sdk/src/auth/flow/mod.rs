@@ -139,7 +139,7 @@ pub(super) struct MetadataSearch {
     pub(super) issuer: Option<String>,
     pub(super) url: String,
     pub(super) next_urls: VecDeque<String>,
-    /// Remaining issuers, if this one cannot be used.
+    /// Issuers to try if the current one cannot be used.
     pub(super) next_issuers: VecDeque<String>,
 }
 
@@ -224,7 +224,7 @@ impl Flow {
         error.ends_grant() || (error.is_client_error() && can_begin_again)
     }
 
-    /// Returns the stored record if it was issued by this authorization server.
+    /// Returns the stored token record if it was issued by the current authorization server.
     pub(super) fn stored_record(&self) -> Option<&TokenRecord> {
         let issuer = self.server_metadata.as_ref().map(|authority| &authority.issuer);
         self.input.stored.as_ref().filter(|earlier| Some(&earlier.issuer) == issuer)

@@ -19,7 +19,7 @@ struct OAuthErrorBody {
     error_description: Option<String>,
 }
 
-/// Returns the error code, unless the error is transient, and a description.
+/// Returns the `error` code of an OAuth error response, unless it is transient, and a description.
 pub(in crate::auth) fn oauth_error(reply: &FlowResponse) -> (Option<String>, String) {
     if let Ok(refusal) = serde_json::from_slice::<OAuthErrorBody>(&reply.body) {
         let code = sanitize(&refusal.error);

@@ -29,7 +29,8 @@ struct ResourceMetadataDocument {
     dpop_bound_access_tokens_required: Option<bool>,
 }
 
-/// Returns the URLs to try: the one from the challenge, then at the path of the server, then at the root.
+/// Returns the URLs to try for the protected resource metadata: from the challenge, at the path of the server, at the
+/// root.
 pub(in crate::auth) fn locations(server: &Target, challenge_url: Option<&str>) -> Vec<String> {
     let origin = server.origin();
     let path = server.path().trim_end_matches('/');

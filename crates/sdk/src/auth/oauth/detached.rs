@@ -58,7 +58,7 @@ impl Flow {
             .map_err(|_| AuthError::new(AuthErrorKind::Store, "the sign-in cannot be serialized"))
     }
 
-    /// Restores a flow that waits for its redirect.
+    /// Restores an OAuth flow that waits for its redirect.
     fn resume_detached(start: FlowInput, flow_state: &Secret) -> Result<Self, AuthError> {
         let unreadable = |error: serde_json::Error| {
             let text = format!(

@@ -87,7 +87,7 @@ impl PreregisteredClient {
 }
 
 impl OAuthConfig {
-    /// Returns the identity with the currently configured secret, if it is the preregistered client.
+    /// Returns the client identity with the currently configured secret, if it is the preregistered client.
     pub(super) fn with_current_secret(&self, mut identity: ClientIdentity) -> ClientIdentity {
         if let Some(client) = self.client.as_ref().filter(|client| client.id == identity.id) {
             identity.secret.clone_from(&client.secret);

@@ -141,7 +141,7 @@ pub(in crate::auth) fn now(profile: &OAuthConfig) -> u64 {
     profile.clock.since_epoch().as_secs()
 }
 
-/// Sends one request and reports it to `on_step`.
+/// Sends one HTTP request of the OAuth flow and reports it to `on_step`.
 pub(in crate::auth) async fn send(
     exchange: &FlowRequest,
     profile: &OAuthConfig,

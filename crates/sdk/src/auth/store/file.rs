@@ -159,7 +159,7 @@ impl Inner {
         }
     }
 
-    /// Returns the lock unless another process holds it.
+    /// Takes the file lock of a token record, unless another process holds it.
     fn try_lock(&self, key: &str) -> io::Result<Option<File>> {
         let file = private_file_options().create(true).truncate(false).open(self.path(key, "lock"))?;
         match file.try_lock() {

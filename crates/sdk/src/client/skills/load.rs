@@ -49,7 +49,7 @@ pub struct SkillFile {
 }
 
 impl SkillFile {
-    /// Returns the contents if they are UTF-8 text.
+    /// Returns the contents of the file if they are UTF-8 text.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok()
     }
@@ -80,7 +80,7 @@ impl Client {
 }
 
 impl LoadedSkill {
-    /// Returns the entry of the skill, as the server listed it.
+    /// Returns the listed entry of the skill, as the server sent it.
     pub fn entry(&self) -> &Skill {
         &self.entry
     }

@@ -78,7 +78,8 @@ impl ProtectedResource {
         }
     }
 
-    /// Returns one challenge for each supported scheme. The error is in the challenge of the scheme that was used.
+    /// Returns one `WWW-Authenticate` challenge for each supported scheme. The error is in the challenge of the scheme
+    /// that was used.
     fn challenges(&self, scopes: &[String], fault: Option<ChallengeError<'_>>) -> Vec<HeaderValue> {
         let schemes = self.schemes();
         let offered_schemes = fault

@@ -96,7 +96,7 @@ fn string_claim<'a>(claims: &'a Claims, name: &str) -> ClaimResult<Option<&'a st
     }
 }
 
-/// Returns a claim as seconds since the Unix epoch.
+/// Returns a time claim of a token, such as `exp`, as seconds since the Unix epoch.
 fn time_claim(claims: &Claims, name: &str) -> ClaimResult<Option<f64>> {
     match claims.get(name).map(Value::as_f64) {
         None => Ok(None),

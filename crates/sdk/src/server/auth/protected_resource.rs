@@ -37,7 +37,7 @@ pub(crate) struct ProtectedResource {
     pub(super) metadata: Vec<u8>,
     /// Scopes that every request requires.
     pub(super) required_scopes: Vec<String>,
-    /// Scopes implied by another scope.
+    /// Scopes with the further scopes that each of them implies.
     pub(super) implied_scopes: Vec<(String, Vec<String>)>,
     pub(super) verifier: TokenVerifier,
     pub(super) dpop: Option<(Dpop, DpopVerifier)>,
@@ -188,12 +188,12 @@ impl ProtectedResource {
         parts.extensions.insert(verified.identity.clone());
     }
 
-    /// Returns the metadata document if this is one of its paths.
+    /// Returns the protected resource metadata if this is one of its paths.
     pub(crate) fn metadata_at(&self, path: &str) -> Option<&[u8]> {
         self.metadata_paths.iter().any(|metadata_path| metadata_path == path).then_some(&*self.metadata)
     }
 
-    /// Returns the paths of the metadata document.
+    /// Returns the paths at which the protected resource metadata is served.
     #[cfg(feature = "axum")]
     pub(crate) fn metadata_paths(&self) -> &[String] {
         &self.metadata_paths

@@ -13,7 +13,8 @@ pub(crate) trait CatalogEntry {
     fn key(&self) -> &Arc<str>;
     fn definition(&self) -> DefinitionRef<'_>;
 
-    /// Returns the types of state that the handler takes, and the state of the mounted server it belongs to.
+    /// Returns the types of shared state that the handler takes, and the state of the mounted server that it comes
+    /// from.
     fn required_state(&self) -> (&[RequiredState], Option<&StateMap>) {
         (&[], None)
     }

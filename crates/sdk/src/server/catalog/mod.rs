@@ -44,7 +44,7 @@ impl CatalogItem {
 
 /// Tool, resource, template, prompt or skill that is completely defined, and can be registered at a server.
 pub trait Register {
-    /// Returns the tool, resource or prompt that the attribute macro has defined, or the error in its definition.
+    /// Returns the defined tool, resource, template, prompt or skill, or the error in its definition.
     #[doc(hidden)]
     fn register(self) -> Result<CatalogItem>;
 }
@@ -59,7 +59,8 @@ pub trait Register {
             Prompt with `.handler(…)`"
 )]
 pub trait Addable<Form> {
-    /// Returns the completed tool, resource, prompt or skill, or the error in its definition.
+    /// Converts the added value or annotated function into a tool, resource, template, prompt or skill; fails if its
+    /// definition is invalid.
     #[doc(hidden)]
     fn into_item(self) -> Result<CatalogItem>;
 }

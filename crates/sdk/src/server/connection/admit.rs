@@ -123,7 +123,7 @@ impl Connection {
     }
 }
 
-/// Returns the error text for a request before initialization.
+/// Returns the error text for a request that arrives before `initialize`.
 fn before_initialize(method: &str, supports: impl Fn(Era) -> bool) -> String {
     let initialize = "send initialize first";
     let stateless = "put io.modelcontextprotocol/protocolVersion and /clientCapabilities into params._meta";

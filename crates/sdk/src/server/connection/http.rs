@@ -36,7 +36,8 @@ impl Connection {
         Arc::new(Connection { http: Some(http), ..Self::with_state(caller, outbox, reply_channel) })
     }
 
-    /// Restores a session from its saved state. Returns `None` if that is no longer possible.
+    /// Restores the session state of this connection: the parameters of `initialize`, log level and subscriptions.
+    /// Returns `None` if that is no longer possible.
     pub(crate) fn restore_session(
         &self,
         initialize: &str,
@@ -59,7 +60,7 @@ impl Connection {
         self.http.as_ref()
     }
 
-    /// Returns the identity that was established when the HTTP request was admitted.
+    /// Returns the identity that was verified when the HTTP request was admitted.
     pub(super) fn http_identity(&self) -> Option<&Arc<Identity>> {
         self.http.as_ref()?.extensions.get()
     }
@@ -69,7 +70,7 @@ impl Connection {
         self.missing_scopes.get().map(Vec::as_slice)
     }
 
-    /// Returns the same connection for a message that arrived with this HTTP request.
+    /// Returns a copy of the connection for a message that arrived with this HTTP request.
     pub(crate) fn with_http_request(&self, http: Arc<Parts>) -> Arc<Self> {
         let part = Self::with_state(self.caller.clone(), self.outbox.clone(), self.reply_channel);
         Arc::new(Connection { http: Some(http), ..part })

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// Returns the schema of the input of a handler.
+/// Derives the JSON Schema of a handler's input from its type.
 pub(crate) fn input_schema<T: JsonSchema>() -> DerivedSchema {
     let mut schema = derive_schema::<T>(SchemaSettings::draft2020_12().for_deserialize());
     let unproven = find_unenforced(&schema, "");
@@ -14,7 +14,7 @@ pub(crate) fn input_schema<T: JsonSchema>() -> DerivedSchema {
     DerivedSchema { schema, decoding_schema: exact, unenforced: unproven }
 }
 
-/// Returns the schema of the output of a handler.
+/// Derives the JSON Schema of a handler's output from its type.
 pub(crate) fn output_schema<T: JsonSchema>() -> DerivedSchema {
     let mut schema = derive_schema::<T>(SchemaSettings::draft2020_12().for_serialize());
     let unproven = find_unenforced(&schema, "");
@@ -113,7 +113,7 @@ fn for_each_subschema(schema: &mut Value, visit: &mut impl FnMut(&mut Value)) {
     }
 }
 
-/// Returns the path of the first keyword that decoding into the type does not enforce.
+/// Returns the path of the first schema keyword that decoding into the Rust type does not enforce.
 fn find_unenforced(schema: &Value, path: &str) -> Option<String> {
     let object = schema.as_object()?;
     for (key, value) in object {
@@ -168,7 +168,7 @@ fn bounds(format: &str) -> Option<(Option<f64>, Option<f64>)> {
     })
 }
 
-/// Returns whether a hand-written schema accepts every object.
+/// Returns whether a hand-written input schema accepts every object.
 pub(crate) fn is_any_object(schema: &Value) -> bool {
     let plain = ["$schema", "$id", "$comment", "title", "description", "type", "examples"];
     let empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);

@@ -290,7 +290,7 @@ impl ToolEntry {
         }
     }
 
-    /// Returns the same tool under another name, with the state of the server it belongs to.
+    /// Returns the tool under another name, with the shared state of the mounted server that it comes from.
     pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> ToolEntry {
         let mut definition = self.definition.clone();
         definition.name.clone_from(&name);

@@ -12,7 +12,7 @@ pub(crate) struct Validator {
 }
 
 impl Validator {
-    /// Returns a validator for a derived schema, if the type does not enforce all of it.
+    /// Returns a validator for a derived schema, if decoding into the Rust type does not enforce all of it.
     pub(crate) fn for_typed(derived: &DerivedSchema) -> Result<Option<Self>, String> {
         match &derived.unenforced {
             None => Ok(None),
@@ -20,7 +20,7 @@ impl Validator {
         }
     }
 
-    /// Returns a validator for a schema that its type enforces with one exception: a number that is not finite becomes
+    /// Returns a validator for a schema that decoding enforces with one exception: a number that is not finite becomes
     /// `null` in JSON. Returns `None` without the feature.
     pub(crate) fn for_non_finite(derived: &DerivedSchema) -> Option<Self> {
         if cfg!(feature = "validate") { Self::new(&derived.decoding_schema, "").ok() } else { None }

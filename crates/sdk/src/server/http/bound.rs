@@ -42,7 +42,7 @@ impl BoundEndpoint {
         self.listener.address()
     }
 
-    /// Returns the URL for clients on this machine.
+    /// Returns the URL of the endpoint for clients on this machine.
     pub fn url(&self) -> String {
         format!("{}{}", self.listener.origin(), self.endpoint.options.path)
     }

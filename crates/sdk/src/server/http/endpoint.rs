@@ -209,7 +209,7 @@ fn bad_request(error: ProtocolError) -> Box<HttpResponse> {
     Box::new(responses::error_with(StatusCode::BAD_REQUEST, &error_object(&error, Revision::LATEST)))
 }
 
-/// Response for a session that does not exist or belongs to another principal.
+/// Creates the response for a session that does not exist or belongs to another principal.
 pub(super) fn session_not_found() -> HttpResponse {
     responses::error(
         StatusCode::NOT_FOUND,
@@ -217,7 +217,7 @@ pub(super) fn session_not_found() -> HttpResponse {
     )
 }
 
-/// Response to a CORS preflight request.
+/// Creates the response to a CORS preflight request.
 fn preflight() -> HttpResponse {
     let mut reply = responses::empty(StatusCode::NO_CONTENT);
     let headers = reply.headers_mut();

@@ -36,7 +36,7 @@ pub enum OriginError {
 }
 
 impl OriginError {
-    /// Returns the error text for the client.
+    /// Returns the error text for a client whose `Host` or `Origin` is rejected.
     pub fn message(self) -> &'static str {
         match self {
             OriginError::Host => {

@@ -60,7 +60,7 @@ impl Context {
         self.unnamed().sample(params).await
     }
 
-    /// Returns the root folders of the client.
+    /// Requests the root folders from the client.
     pub async fn roots(&self) -> Result<Vec<Root>> {
         self.unnamed().roots().await
     }
@@ -268,7 +268,7 @@ impl NamedRequest<'_> {
         }
     }
 
-    /// Returns the root folders of the client.
+    /// Requests the root folders from the client.
     pub async fn roots(self) -> Result<Vec<Root>> {
         match self.cx.send_named_request(self.name, ServerRequest::Roots).await? {
             ClientResult::Roots(result) => Ok(result.roots),

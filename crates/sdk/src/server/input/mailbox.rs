@@ -177,7 +177,7 @@ impl InputMailbox {
         self.state().current_wait.is_some()
     }
 
-    /// Returns the open server requests as input requests.
+    /// Returns the server requests that wait for a response as input requests, by key.
     pub(crate) fn open(&self, revision: Revision) -> BTreeMap<String, InputRequest> {
         let state = self.state();
         let open = state.open.iter().filter(|(key, _)| !state.is_answered(key));
@@ -210,7 +210,7 @@ impl InputMailbox {
         }
     }
 
-    /// Returns the result of a step that ran before this run of the call started.
+    /// Returns the logged result of a step that ran before this run of the call started.
     pub(crate) fn find_step(&self, name: &str) -> Result<Option<String>> {
         let mut state = self.state();
         if state.used_steps.contains(name) {
@@ -231,12 +231,12 @@ impl InputMailbox {
         state.log.steps.insert(name.to_owned(), result);
     }
 
-    /// Records that the tool starts: the steps so far belong to layers.
+    /// Records that the tool starts: the replay steps so far belong to layers.
     pub(crate) fn enter_tool(&self) {
         self.state().tool_has_steps = false;
     }
 
-    /// Records that the tool has ended: later steps belong to layers.
+    /// Records that the tool has ended: later replay steps belong to layers.
     pub(crate) fn leave_tool(&self) {
         self.state().tool_has_ended = true;
     }

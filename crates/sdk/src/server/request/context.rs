@@ -209,7 +209,7 @@ impl Context {
         self.0.client.info.as_ref()
     }
 
-    /// Returns the capabilities of the client.
+    /// Returns the capabilities that the client declares.
     pub fn capabilities(&self) -> &ClientCapabilities {
         &self.0.client.capabilities
     }
@@ -224,12 +224,12 @@ impl Context {
         }
     }
 
-    /// Returns the id of the request. It changes after each round trip in which the client supplies input.
+    /// Returns the JSON-RPC id of the request. It changes after each round trip in which the client supplies input.
     pub fn request_id(&self) -> Id<'static> {
         lock(&self.0.current_request).id.clone()
     }
 
-    /// Returns the metadata of the request.
+    /// Returns the `_meta` of the request.
     pub fn meta(&self) -> &Meta {
         self.0.meta_map.get_or_init(|| {
             let text = self.0.meta_text.as_deref();
@@ -265,7 +265,7 @@ impl Context {
         })
     }
 
-    /// Reports progress, if the client requested it. Values that do not increase are dropped.
+    /// Sends a progress notification, if the client requested progress. Values that do not increase are dropped.
     pub fn progress(&self, progress: impl Into<Progress>) {
         let Some(token) = self.current_request().meta.progress_token.clone() else { return };
         let Progress { done, total, message } = progress.into();
@@ -376,12 +376,12 @@ impl Progress {
         self.done
     }
 
-    /// Returns the total amount of work, if known.
+    /// Returns the total amount of work, as a progress notification reports it, if known.
     pub fn total(&self) -> Option<f64> {
         self.total
     }
 
-    /// Returns the description of the current work.
+    /// Returns the description of the current work, as a progress notification reports it.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }

@@ -267,7 +267,8 @@ pub(in crate::server) fn unknown_cursor() -> Error {
     ProtocolError::invalid("/cursor", "unknown cursor: start again without a cursor").into()
 }
 
-/// Returns one page of a list. The encoded list is cached if it fits on one page and every client sees the same.
+/// Returns one page of a list of tools, resources, templates or prompts. The encoded list is cached if it fits on one
+/// page and every client sees the same.
 fn list<T, R>(
     scope: &RequestScope<'_>,
     items: &CatalogList<T>,

@@ -14,7 +14,7 @@ pub(crate) enum UnencodedResult {
     Tool(CallToolResult),
     /// Result of any other standard method.
     Body(Box<dyn ResultBody + Send>),
-    /// Result that is already encoded for the revision.
+    /// Result that is already encoded for the revision of the request.
     Ready(Arc<[u8]>),
     /// Result of a custom method, as JSON.
     Custom(Box<RawValue>),

@@ -90,7 +90,7 @@ impl<'a> RequestScope<'a> {
         }
     }
 
-    /// Returns a scope of the same request with its own cancellation.
+    /// Returns a copy of the request scope with its own cancellation state.
     pub(crate) fn fork(&self) -> RequestScope<'a> {
         RequestScope::with(
             self.connection,

@@ -88,7 +88,7 @@ pub(crate) async fn run_catching_panics<T>(mut work: BoxFuture<Result<T>>) -> Re
     std::future::poll_fn(|cx| poll_catching_panics(&mut work, cx)).await
 }
 
-/// Runs a future without a result; the error is a panic in it.
+/// Runs a future that has no result; the returned error is a panic in it.
 pub(crate) async fn run_unit_catching_panics(work: BoxFuture<()>) -> Result<()> {
     run_catching_panics(Box::pin(async move {
         work.await;

@@ -106,7 +106,7 @@ pub(crate) fn read(scope: &RequestScope<'_>, catalog: &Catalog, uri: &str) -> Op
     skills.find_map(|skill| skill.remote.as_ref()).map(|remote| remote.read(uri, scope))
 }
 
-/// Returns the direct children of a folder, by name.
+/// Returns the files and folders directly in a skill folder, by name.
 fn children(
     scope: &RequestScope<'_>,
     catalog: &Catalog,

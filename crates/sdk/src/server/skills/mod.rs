@@ -29,7 +29,7 @@ pub(crate) use methods::{get, has_skills, list, read, read_directory, supports_d
 
 /// Reader of the skill files and folders of a remote server, for the proxy.
 pub(super) trait RemoteSkillReader: ResourceHandler {
-    /// Returns whether the remote server can list folders.
+    /// Returns whether the remote server can list the folders of a skill.
     fn reads_directories(&self) -> bool;
 
     fn directory(
@@ -49,7 +49,7 @@ pub struct SkillEntry {
     enumerated: bool,
     /// URIs of all known files of the skill, sorted.
     files: Vec<Arc<str>>,
-    /// Resources that are registered together with the skill.
+    /// Files of the skill that are registered as resources together with it.
     pub(super) resources: Vec<Arc<ResourceEntry>>,
     remote: Option<Arc<dyn RemoteSkillReader>>,
     pub(crate) state: Option<Arc<StateMap>>,
@@ -74,7 +74,7 @@ impl SkillEntry {
         }
     }
 
-    /// Returns the URI of the folder without a trailing slash.
+    /// Returns the URI of the skill's folder without a trailing slash.
     fn root(&self) -> &str {
         self.uri.rsplit_once('/').map_or(&*self.uri, |(root, _)| root)
     }
@@ -90,7 +90,7 @@ impl SkillEntry {
             || self.dynamic_remote().is_some_and(|_| self.contains(uri))
     }
 
-    /// Returns the remote server that must be queried for the files, if they are not known here.
+    /// Returns the remote server to query for the files of the skill, if they are not known here.
     fn dynamic_remote(&self) -> Option<&Arc<dyn RemoteSkillReader>> {
         self.remote.as_ref().filter(|_| self.definition.resources == SkillResources::Dynamic)
     }

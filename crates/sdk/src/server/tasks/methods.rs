@@ -166,7 +166,7 @@ pub(crate) fn cancel(scope: &RequestScope<'_>, params: TaskParams) -> Result<Req
     Ok(RequestFuture::pending(work, UnencodedResult::body))
 }
 
-/// Returns whether a text has the form of a task id, see [`super::super::random_id`].
+/// Returns whether a text has the form of a task id: 32 hexadecimal digits.
 fn is_task_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -16,7 +16,7 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Returns a parameter that occurs exactly once: `code`, `state`, `iss`, `error`.
+    /// Returns a parameter of the redirect that occurs exactly once: `code`, `state`, `iss`, `error`.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         form::find(&self.parameters, name)
     }

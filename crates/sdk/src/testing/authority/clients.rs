@@ -115,7 +115,7 @@ pub(super) fn authenticate(
     }
 }
 
-/// Returns user and password of the `Authorization` header. Both are form-encoded.
+/// Returns user and password of the `Authorization: Basic` header. Both are form-encoded.
 fn basic(request: &RecordedRequest) -> Option<(String, String)> {
     let text = request.header("authorization").strip_prefix("Basic ")?;
     let text = String::from_utf8(STANDARD.decode(text).ok()?).ok()?;

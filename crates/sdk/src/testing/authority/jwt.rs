@@ -29,7 +29,7 @@ impl TestKey {
         Ok(TestKey { pair, pkcs8: pkcs8.as_ref().to_vec() })
     }
 
-    /// Returns the private key as PKCS #8 in PEM.
+    /// Returns the private test key as PKCS #8 in PEM.
     pub(super) fn pem(&self) -> String {
         let text = STANDARD.encode(&self.pkcs8);
         let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();

@@ -14,7 +14,7 @@ use super::token::GRANTS;
 const OVERSIZED_METADATA_BYTES: usize = (1 << 20) + 1;
 pub(super) const FOREIGN_ISSUER: &str = "https://stranger.example";
 
-/// Returns the exact URL that tokens are issued for.
+/// Returns the URL that tokens of the test authority are issued for.
 pub(super) fn resource_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
     if let Some(Value::String(resource)) = behaviour.resource_metadata.get("resource") {
         return resource.clone();
@@ -217,7 +217,7 @@ fn misbehaving_field(
     })
 }
 
-/// Returns the metadata of the identity provider.
+/// Responds with the metadata of the simulated identity provider.
 pub(super) fn idp(shared: &AuthorityShared) -> AuthorityReply {
     let url = shared.idp();
     json_reply(

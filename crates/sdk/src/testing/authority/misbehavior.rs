@@ -53,7 +53,7 @@ switches! {
     ResourceMetadataAtRoot,
     /// HTML instead of resource metadata.
     ResourceMetadataHtml,
-    /// Resource metadata without end.
+    /// Resource metadata response that never ends.
     ResourceMetadataEndless,
     /// No response to the request for resource metadata.
     ResourceMetadataSilent,

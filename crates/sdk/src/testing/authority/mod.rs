@@ -125,7 +125,7 @@ impl Authority {
         self.shared.lock().behaviour = behaviour;
     }
 
-    /// Returns the URL of the protected endpoint. It has the tools `greet` and `write`; `write` requires an
+    /// Returns the URL of the protected MCP endpoint. It has the tools `greet` and `write`; `write` requires an
     /// additional scope.
     pub fn mcp_url(&self) -> String {
         self.shared.mcp_url()
@@ -136,17 +136,17 @@ impl Authority {
         self.shared.issuer(TestIssuer::Tenant)
     }
 
-    /// Returns the URL of a server that clients must never connect to.
+    /// Returns the URL of the canary server, which clients must never connect to.
     pub fn canary(&self) -> String {
         self.shared.canary_url.clone()
     }
 
-    /// Returns the issuer of the identity provider. Its token endpoint is `{}/token`.
+    /// Returns the issuer URL of the simulated identity provider. Its token endpoint is `{}/token`.
     pub fn idp(&self) -> String {
         self.shared.idp()
     }
 
-    /// Returns the secret of a client that has one.
+    /// Returns the client secret of a preregistered test client.
     pub fn secret(&self, client: KnownClient) -> String {
         secret(&self.shared, client)
     }
@@ -162,7 +162,7 @@ impl Authority {
         browser::approve(authorization_url).await
     }
 
-    /// Returns an ID token of the identity provider for a logged-in user. Its client is `idp-client`.
+    /// Returns a signed ID token of the simulated identity provider for a logged-in user. Its client is `idp-client`.
     pub fn id_token(&self) -> Result<String> {
         let claims = json!({ "iss": self.idp(), "sub": "person@example.com", "aud": IDP_CLIENT });
         self.sign("JWT", claims)
@@ -224,8 +224,8 @@ impl Authority {
         self.shared.lock().secrets.clone()
     }
 
-    /// Replaces the addresses of its servers, which differ in each run, by names: `MCP` for the protected endpoint,
-    /// `ISSUER`, `SERVER` and `AUTHORITY` for the origins of both servers, and `CANARY`.
+    /// Replaces the addresses of the simulated servers, which differ in each run, by names: `MCP`, `ISSUER`, `SERVER`,
+    /// `AUTHORITY` and `CANARY`.
     pub fn mask_addresses(&self, text: &str) -> String {
         let origin = |host| format!("http://{}", self.address(host));
         let names = [
@@ -243,7 +243,7 @@ impl Authority {
         self.shared.lock().clock_offset += time;
     }
 
-    /// Returns the clock of the authority, for a client that should use the same time.
+    /// Returns the simulated clock of the authority, for a client that should use the same time.
     pub fn clock(&self) -> impl Fn() -> SystemTime + Send + Sync + Clone + use<> {
         let shared = self.shared.clone();
         move || UNIX_EPOCH + shared.lock().now()

@@ -45,7 +45,7 @@ impl RecordedRequest {
         form::decode(&String::from_utf8_lossy(&self.body))
     }
 
-    /// Returns a parameter of the form or the query. A repeated parameter counts as missing.
+    /// Returns a parameter of the form or the query of the recorded request. A repeated parameter counts as missing.
     pub fn parameter(&self, name: &str) -> Option<String> {
         form::find(&self.form(), name).or(form::find(&self.query, name)).map(str::to_owned)
     }

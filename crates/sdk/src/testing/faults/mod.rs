@@ -96,7 +96,7 @@ impl Faults {
         lock(&self.state).log.clone()
     }
 
-    /// Returns whether a connection was cut.
+    /// Returns whether fault injection has cut a connection.
     pub fn has_cut_connection(&self) -> bool {
         lock(&self.state).log.iter().any(|event| event.fault == Fault::Cut)
     }

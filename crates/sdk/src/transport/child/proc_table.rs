@@ -14,7 +14,7 @@ pub(super) struct Process {
     pub(super) is_alive: bool,
 }
 
-/// Returns all visible processes. Those that exit during the scan are omitted.
+/// Returns all processes in the process table that this user can see. Those that exit during the scan are omitted.
 pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

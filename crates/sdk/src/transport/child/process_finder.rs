@@ -174,7 +174,7 @@ pub(super) fn terminate(member: &Process) {
     }
 }
 
-/// Returns a descriptor that becomes readable when the process exits. `None` on old kernels.
+/// Returns a file descriptor that becomes readable when the process exits. `None` on old kernels.
 pub(super) fn exit_fd(process: Pid) -> Option<OwnedFd> {
     pidfd_open(process, PidfdFlags::empty()).ok()
 }
@@ -183,7 +183,7 @@ fn identity(process: &Process) -> (i32, u64) {
     (process.id, process.start)
 }
 
-/// Returns whether the environment lists the marker.
+/// Returns whether the lineage variable in a process environment contains the marker.
 fn has_marker(environment: &[u8], marker: &str) -> bool {
     let variables = environment.split(|byte| *byte == 0);
     let lineages = variables

@@ -55,7 +55,7 @@ impl ProcessTree {
         }
     }
 
-    /// Returns a descriptor that becomes readable when the child has exited, if supported.
+    /// Returns a file descriptor that becomes readable when the child has exited, if supported.
     pub(super) fn exit_fd(&self) -> Option<BorrowedFd<'_>> {
         self.exit_fd.as_ref().map(AsFd::as_fd)
     }

@@ -54,8 +54,8 @@ pub(super) fn spawn(command: &Command) -> io::Result<SpawnedChild> {
     Ok(SpawnedChild { stdin: child.stdin.take(), child, marker, control: None })
 }
 
-/// Returns the markers of this process, the lineage and the new marker: a server that starts servers belongs, with
-/// all of them, to the process that started it.
+/// Returns the value of the lineage variable of a child: the markers of this process, the given lineage and the new
+/// marker.
 fn lineage(parent_lineage: Option<&Lineage>, marker: &str) -> OsString {
     let mut lineage = std::env::var_os(LINEAGE_VARIABLE).unwrap_or_default();
     for marker in parent_lineage.map(Lineage::as_str).into_iter().chain([marker]) {

@@ -110,7 +110,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads the whole body, up to `limit` bytes.
+    /// Reads the whole response body, up to `limit` bytes.
     pub(super) async fn read_to_end(&mut self, limit: usize) -> Result<Bytes, ResponseError> {
         let announced = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced.saturating_add(self.buffered.len()) > limit {

@@ -109,7 +109,7 @@ impl HttpConnection {
         }
     }
 
-    /// Sends a request on its own task.
+    /// Sends a JSON-RPC request over HTTP in its own task.
     fn start_request(self: &Arc<Self>, request: OutgoingRequest) {
         let id = request.id.clone();
         {
@@ -166,7 +166,7 @@ impl HttpConnection {
         self.wire.report_closed(reason);
     }
 
-    /// Reports a message to the message callback.
+    /// Passes a sent or received message to the message callback.
     pub(super) fn report_message(&self, direction: Direction, message: &[u8]) {
         if let Some(callback) = &self.http.on_message {
             let text = String::from_utf8_lossy(message);

@@ -120,7 +120,7 @@ pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: 
     transport_error(code, Some(status), message)
 }
 
-/// Returns the scheme of a challenge.
+/// Returns the scheme of a `WWW-Authenticate` challenge.
 fn scheme(challenge: &str) -> Option<&str> {
     let scheme = challenge.split([' ', ',']).next()?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

@@ -85,8 +85,8 @@ pub(super) fn classify(
     }
 }
 
-/// Returns id and tool of a call in the form that this client writes. Most messages have this form and need no
-/// parsing.
+/// Returns id and tool of a `tools/call` request that has exactly the form that this client writes. Most messages have
+/// this form and need no parsing.
 fn parse_plain_call(line: &[u8]) -> Option<(i64, &str)> {
     let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
@@ -157,7 +157,7 @@ fn request(
     Ok(request)
 }
 
-/// Returns the revision declared in a request.
+/// Returns the protocol revision in the `_meta` of a request.
 fn declared_revision(params: &Params<'_>) -> Option<Revision> {
     let meta = Params::parse(params.find("_meta")?, MESSAGE_LIMITS).ok()?;
     Revision::find(meta.find(key::PROTOCOL_VERSION)?.trim_matches('"'))

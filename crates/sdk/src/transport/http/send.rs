@@ -34,8 +34,8 @@ impl HttpConnection {
         }
     }
 
-    /// Sends a request and waits for the response head. If the server requires authentication and there is a headers
-    /// provider, the request is sent once more.
+    /// Sends an HTTP request and waits for the response head. If the server requires authentication and there is a
+    /// headers provider, the request is sent once more.
     pub(super) async fn send(
         &self,
         verb: Verb,
@@ -51,7 +51,7 @@ impl HttpConnection {
         self.send_authenticated(request).await
     }
 
-    /// Sends a request with authentication, if it is configured.
+    /// Sends an HTTP request with authentication, if it is configured.
     async fn send_authenticated(&self, request: HttpSend<'_>) -> Result<Response<ResponseBody>, CallError> {
         match self.http.authorize.clone() {
             None => self.send_once(request).await,

@@ -78,7 +78,7 @@ impl IntoContent for Value {
     }
 }
 
-/// Returns a blob resource for bytes without a URI.
+/// Returns an embedded blob resource for bytes that have no URI.
 pub(super) fn blob(bytes: &[u8]) -> Content {
     Content::resource(ResourceContents::blob("attachment:result", "application/octet-stream", bytes))
 }

@@ -274,7 +274,7 @@ fn max_connections_by_fd_limit() -> Option<usize> {
     Some((limit - limit / 4).max(1))
 }
 
-/// Responds with 503 without waiting: the client may not read it.
+/// Responds to a connection beyond the limit with 503, without waiting for the client to read it.
 fn respond_unavailable(stream: TcpStream) {
     const UNAVAILABLE_RESPONSE: &[u8] =
         b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";

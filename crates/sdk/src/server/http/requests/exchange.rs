@@ -57,8 +57,8 @@ pub(in crate::server::http) fn response_from(
     responses::json(status(connection, era), lines)
 }
 
-/// Returns the HTTP status of a response. Errors that occurred before any work was done are also reported by the
-/// status.
+/// Returns the HTTP status for the JSON-RPC response that was sent. Errors that occurred before any work was done are
+/// also reported by the status.
 fn status(connection: &Connection, era: Era) -> StatusCode {
     match (connection.failure(), era) {
         (Some(code::METHOD_NOT_FOUND), Era::Stateless) => StatusCode::NOT_FOUND,

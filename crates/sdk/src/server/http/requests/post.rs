@@ -92,7 +92,7 @@ fn check_headers(headers: &HeaderMap, answers_elsewhere: bool) -> Option<HttpRes
     None
 }
 
-/// Returns whether the client accepts both response types.
+/// Returns whether the client accepts both JSON and event-stream responses.
 fn accepts_both(headers: &HeaderMap) -> bool {
     // The value that nearly all clients send.
     let is_common_accept = |value: &HeaderValue| value == "application/json, text/event-stream";

@@ -41,7 +41,7 @@ impl SessionId {
         SessionId(bytes)
     }
 
-    /// Returns a random number of at least 2^30.
+    /// Returns a random number of at least 2^30, for event and stream numbers.
     pub(in crate::server::http) fn random_number() -> u32 {
         let [a, b, c, d, ..] = Self::random().0;
         u32::from_be_bytes([a, b, c, d]) >> 1 | 1 << 30

@@ -62,12 +62,12 @@ impl HttpSession {
         })
     }
 
-    /// Returns the number for a new stream.
+    /// Returns the number for a new SSE stream of the session.
     pub(super) fn next_stream(&self) -> u32 {
         self.next_stream.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number before the first event of the standalone stream.
+    /// Returns the event number before the first event of the standalone stream.
     pub(super) fn first_event(&self) -> u64 {
         u64::from(self.number_offset) << 32
     }
@@ -99,7 +99,7 @@ impl HttpSession {
         lock(&self.streams).iter().find(|stream| stream.number() == number).cloned()
     }
 
-    /// Returns the standalone stream; creates it on first use.
+    /// Returns the standalone SSE stream of the session; creates it on first use.
     pub(super) fn standalone_stream(&self, make: impl FnOnce() -> Arc<SessionStream>) -> Arc<SessionStream> {
         let mut streams = lock(&self.streams);
         if let Some(stream) = streams.iter().find(|stream| stream.number() == STANDALONE) {
@@ -313,7 +313,8 @@ impl SessionRegistry {
         Ok((in_use, evicted))
     }
 
-    /// Returns the session if it belongs to this principal. Unknown sessions and those of others are indistinguishable.
+    /// Returns the session with this id and marks it as used, if it belongs to this principal. Unknown sessions and
+    /// those of others are indistinguishable.
     pub(super) fn find(&self, id: &SessionId, principal: Option<&str>) -> Option<SessionGuard> {
         let table = lock(&self.table);
         let session = table.by_id.get(id).filter(|session| session.principal.as_deref() == principal)?;

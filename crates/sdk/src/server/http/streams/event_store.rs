@@ -23,8 +23,8 @@ pub trait EventStore: Send + Sync + 'static {
     /// block.
     fn store(&self, session: &SessionKey, stream: u32, event: StoredEvent);
 
-    /// Returns the events of a stream after `number`, in order. Events that are no longer stored are omitted; the
-    /// caller detects the gap by their numbers.
+    /// Returns the stored events of an SSE stream after `number`, in order. Events that are no longer stored are
+    /// omitted; the caller detects the gap by their numbers.
     fn load_after(&self, session: &SessionKey, stream: u32, number: u64) -> BoxFuture<Vec<StoredEvent>>;
 
     /// Deletes the events of a session that has ended.

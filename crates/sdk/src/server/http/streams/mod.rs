@@ -84,7 +84,7 @@ impl SessionStream {
         lock(&self.state).last
     }
 
-    /// Returns whether the event `number` was sent, or is the one before the first.
+    /// Returns whether the event `number` of the stream was sent, or is the one before the first.
     pub(super) fn contains_event(&self, number: u64) -> bool {
         let state = lock(&self.state);
         (state.first..=state.last).contains(&number)

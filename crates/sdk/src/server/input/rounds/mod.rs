@@ -376,7 +376,8 @@ pub(crate) const CALL_LOST: &str = "The call cannot be resumed: the server no lo
 const REPLAY_DIVERGED: &str = "The call cannot be resumed: its replay requested different input. Call again from the \
                        start.";
 
-/// Returns the tool of a call, and whether it may run again: by its annotations, or because it uses steps.
+/// Returns the tool that a call has started, and whether it may run again: by its annotations, or because it uses
+/// steps.
 fn resolved_tool(tool: &ToolEntry, context: &Context) -> ResolvedTool {
     let repeatable = tool.may_run_twice() || context.mailbox().has_tool_steps();
     ResolvedTool { name: (*tool.name).to_owned(), repeatable }
@@ -399,7 +400,7 @@ fn state_already_used() -> ProtocolError {
     ProtocolError::invalid("/requestState", "this state was already used: send the request again without it")
 }
 
-/// Returns the input responses of a retry request as JSON, by the keys of the requests.
+/// Returns the input responses of a retry request as JSON, by the keys of the input requests.
 fn input_responses(params: &Params<'_>) -> Result<BTreeMap<String, String>, ProtocolError> {
     let Some(text) = params.find("inputResponses").filter(|text| *text != "null") else {
         return Ok(BTreeMap::new());

@@ -102,7 +102,8 @@ impl ParkedCalls {
         }
     }
 
-    /// Records that a call that was not parked is being replayed. Returns `false` if another request was faster.
+    /// Records that a call that is not parked in this process is being replayed. Returns `false` if another request was
+    /// faster.
     pub(crate) fn claim_replay(&self, id: u128, round: u32, limit: usize) -> bool {
         let mut evicted = Vec::new();
         let mut table = lock(&self.0);

@@ -92,7 +92,7 @@ fn canonical(value: Value) -> Value {
 const PURPOSE: &str = "linchpin request state 2";
 
 impl RequestState {
-    /// Returns the state as text that only the keys of this server can open.
+    /// Encrypts the request state as text that only the keys of this server can open.
     pub(crate) fn seal(mut self, keys: &StateKeys) -> String {
         let size = |log: &ReplayLog| serde_json::to_vec(log).map_or(usize::MAX, |log| log.len());
         self.log = self.log.filter(|log| size(log) <= MAX_LOG_BYTES);
