@@ -23,9 +23,10 @@ pub enum ApprovalMode {
 /// What an agent may use of one server, and which of its tools need no approval.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolSelection {
-    /// Tools that the agent may call, without resources and prompts. Default: all tools, resources and prompts.
+    /// Names of the tools that the agent may call, without resources and prompts. Default: all tools, resources and
+    /// prompts.
     pub tools: Option<Vec<String>>,
-    /// Tools that need no approval in the mode `trusted-only`.
+    /// Names of the tools that need no approval in the mode `trusted-only`.
     pub trusted: Vec<String>,
 }
 
@@ -44,7 +45,7 @@ pub struct Agent {
     pub servers: BTreeMap<ServerId, ToolSelection>,
     /// Approval mode.
     pub approval: ApprovalMode,
-    /// Whether the agent may use servers at all.
+    /// Whether the agent is enabled and may use servers at all.
     pub enabled: bool,
     /// Rate limit: calls, reads and prompts per minute. Default: unlimited.
     #[serde(default)]

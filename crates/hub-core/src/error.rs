@@ -32,7 +32,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
     kind: ErrorKind,
-    /// Stable code for programs, such as `server_not_found`.
+    /// Stable error code for programs, such as `server_not_found`.
     code: &'static str,
     /// Request field that caused the error.
     field: Option<String>,
@@ -54,7 +54,7 @@ impl Error {
         Error { field: Some(field.into()), ..Self::new(ErrorKind::Invalid, "invalid_field", message) }
     }
 
-    /// Sets the field that caused the error.
+    /// Sets the request field that caused the error.
     #[must_use]
     pub fn with_field(self, field: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..self }

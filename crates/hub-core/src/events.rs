@@ -56,7 +56,7 @@ struct Inner {
     last_number: watch::Sender<u64>,
     /// Channel to the store that numbers the events of a cluster.
     forward: Option<mpsc::Sender<(TenantId, NewEvent)>>,
-    /// Whether an event was dropped because the channel was full.
+    /// Whether an event for the cluster was dropped because the channel was full.
     overflowed: AtomicBool,
 }
 
@@ -182,7 +182,7 @@ impl Drop for PublishOnCommit {
 /// Position of one subscriber in the event log, from which it reads the next events.
 pub struct EventSubscription {
     log: EventLog,
-    /// Tenant of the events; `None` for all tenants.
+    /// Tenant whose events the subscription receives; `None` for all tenants.
     tenant: Option<TenantId>,
     last_seen: u64,
     last_number: watch::Receiver<u64>,
@@ -193,7 +193,7 @@ pub struct EventSubscription {
 pub struct Lagged;
 
 impl EventSubscription {
-    /// Waits for the next event.
+    /// Waits for the next event of the subscription.
     pub async fn next(&mut self) -> Result<Arc<Event>, Lagged> {
         loop {
             let last = *self.last_number.borrow_and_update();

@@ -50,7 +50,7 @@ pub enum InsecureParent {
         folder = .0.display()
     )]
     WritableByOthers(PathBuf),
-    /// The owner of the folder or link is neither this user nor root.
+    /// The owner of a parent folder or link is neither this user nor root.
     #[error(
         "the folder or link `{folder}` above it belongs to another user, who can replace its target: \
          change its owner with `chown`, or choose another folder",

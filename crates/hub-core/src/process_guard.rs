@@ -132,7 +132,7 @@ fn replace_lineage(file: &mut File, lineage: &Lineage) -> io::Result<()> {
     writeln!(file, "{lineage}")
 }
 
-/// Starts a guard, in its own process group so that signals of the hub's terminal do not reach it.
+/// Starts the guard process, in its own process group so that signals of the hub's terminal do not reach it.
 fn spawn_guard(program: &Path, lineage: &Lineage) -> io::Result<(Child, ChildStdin)> {
     let mut command = Command::new(program);
     // Without the environment of the hub, which may contain secrets: the guard needs none of it.

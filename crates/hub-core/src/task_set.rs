@@ -43,8 +43,8 @@ impl TaskSet {
         done.await.unwrap_or_else(|_| Err(Error::shutting_down()))
     }
 
-    /// Waits until all tasks have finished, including those spawned concurrently. After the timeout the rest is
-    /// aborted.
+    /// Waits until all tasks of the set have finished, including those spawned concurrently. After the timeout the rest
+    /// is aborted.
     pub(crate) async fn finish(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         loop {

@@ -20,7 +20,7 @@ const MAX_TOTAL_BODY_BYTES: usize = 64 << 20;
 pub struct HttpOptions {
     /// Hosts and origins that are accepted in addition to those of this machine.
     pub guard: OriginGuard,
-    /// Whether browsers use `https`, for example through a proxy. Cookies are then marked `Secure`.
+    /// Whether browsers reach the hub over `https`, for example through a proxy. Cookies are then marked `Secure`.
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` header names the client.
     pub proxies: Vec<Network>,

@@ -39,7 +39,7 @@ impl Metrics {
         counted.durations.entry(route.to_owned()).or_default().add(millis);
     }
 
-    /// Writes the process and HTTP metrics.
+    /// Writes the process and HTTP metrics in the Prometheus text format.
     pub(crate) fn write(&self, text: &mut PrometheusText) {
         text.header(
             "process_start_time_seconds",

@@ -38,7 +38,7 @@ type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 pub(crate) struct RequestBodySpec {
     pub(crate) content_type: &'static str,
     pub(crate) schema: SchemaOf,
-    /// Whether the body may be omitted.
+    /// Whether the request body may be omitted.
     pub(crate) is_optional: bool,
 }
 

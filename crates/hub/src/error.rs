@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 /// Kind of a command's error, in the field `kind` of its JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CliErrorKind {
-    /// The arguments are invalid.
+    /// The command-line arguments are invalid.
     Usage,
     /// The server could not be started.
     Start,

@@ -96,8 +96,8 @@ fn check_value(scan: &mut Scan<'_>) -> Result<(), ParseError> {
     scan.expect_end()
 }
 
-/// Splits a batch, checking only the grammar: each element is decoded separately, so that an invalid message does not
-/// affect the others.
+/// Splits a JSON-RPC batch into messages, which are decoded separately, so that an invalid one does not affect the
+/// others.
 fn batch(mut scan: Scan<'_>) -> Result<Message<'_>, ParseError> {
     scan.skip_key_checks();
     let mut elements = Vec::new();
@@ -194,7 +194,7 @@ impl<'a> EnvelopeParts<'a> {
     }
 }
 
-/// Value of `at` that marks the error for `"id": null`.
+/// Error position that stands for an error about `"id": null`.
 const NULL_ID: usize = usize::MAX;
 
 /// Maximum length of a string id of a JSON-RPC message in bytes. Ids are held in memory while their requests are in

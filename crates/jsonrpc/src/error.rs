@@ -7,13 +7,13 @@ use crate::Id;
 
 /// Error codes defined by JSON-RPC 2.0.
 pub mod code {
-    /// The message is not valid JSON.
+    /// Error code: the message is not valid JSON.
     pub const PARSE_ERROR: i64 = -32700;
-    /// Valid JSON, but not a valid request.
+    /// Error code: valid JSON, but not a valid request.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// The method does not exist or is not available.
+    /// Error code: the method does not exist or is not available.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters of the method are invalid.
+    /// Error code: the parameters of the method are invalid.
     pub const INVALID_PARAMS: i64 = -32602;
     /// Internal error of the receiver.
     pub const INTERNAL_ERROR: i64 = -32603;

@@ -21,11 +21,11 @@ pub enum CallError {
     Rejected(ErrorObject),
     /// No response arrived within this time; the request was abandoned.
     TimedOut(Duration),
-    /// The connection was closed before the request was sent; contains the reason.
+    /// The connection was closed, for the contained reason, before the request was sent.
     Closed(Arc<str>),
-    /// The connection was closed while the request was in flight; contains the reason.
+    /// The connection was closed, for the contained reason, while the request was in flight.
     Lost(Arc<str>),
-    /// The limit of pending requests, contained here, is reached.
+    /// The number of pending requests has reached this limit.
     TooManyPending(usize),
     /// The response is not valid JSON-RPC 2.0.
     Malformed(String),
@@ -33,7 +33,7 @@ pub enum CallError {
     Transport {
         /// Machine-readable error code.
         code: &'static str,
-        /// Status of the response, if the transport has one, such as HTTP.
+        /// HTTP status of the response, if the transport uses HTTP.
         status: Option<u16>,
         /// Description of the error.
         message: Arc<str>,
@@ -81,7 +81,7 @@ struct PeerShared {
     limit: usize,
     /// Number of active pauses of the request timeouts.
     paused: AtomicUsize,
-    /// Wakes the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
+    /// Signal to the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
     timekeeper_wake: Arc<Notify>,
     /// Whether JSON-RPC ids are sent as strings.
     string_ids: bool,
@@ -113,7 +113,7 @@ struct Waiter {
     /// Time at which the request fails if no response has arrived. `None` for streams.
     deadline: Option<Instant>,
     timeout: ResponseTimeout,
-    /// Time of the last sign of progress from the peer.
+    /// Time at which the peer last reported progress.
     last_progress: Option<Instant>,
 }
 

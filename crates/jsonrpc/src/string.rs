@@ -48,8 +48,8 @@ fn find_in_words(bytes: &[u8]) -> usize {
     8 * words.len() + found.unwrap_or(rest.len())
 }
 
-/// Sets the highest bit of each special byte. A borrow can set it for a later byte by mistake, but never for an earlier
-/// one: the first mark is always correct.
+/// Returns a word in which the highest bit of each byte that needs escaping in a JSON string is set. A borrow can set
+/// it for a later byte by mistake, but never for an earlier one: the first mark is always correct.
 fn mark_special_bytes(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     let control = word.wrapping_sub(ONES * 0x20);

@@ -17,7 +17,7 @@ pub fn result(id: &Id<'_>, out: &mut Vec<u8>, result: impl FnOnce(&mut Vec<u8>))
 /// Form of the `id` in an error response to a message whose id could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownId {
-    /// `"id": null`, as specified by JSON-RPC 2.0.
+    /// Error response with `"id": null`, as specified by JSON-RPC 2.0.
     Null,
     /// No `id` member, as in some protocols based on JSON-RPC.
     Absent,

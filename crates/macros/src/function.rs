@@ -21,7 +21,7 @@ pub(crate) struct Function {
     visibility: Visibility,
     signature: Signature,
     body: TokenStream,
-    /// Span for errors about the handler: the return type, which most of them are about.
+    /// Source position for errors about the handler: the return type, which most of them are about.
     error_span: Span,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Parameters {
     structs: Vec<Type>,
     /// Generated statements that get shared state from the context.
     states: Vec<TokenStream>,
-    /// Types of the required state, for `Server::build`.
+    /// Types of shared state that the function requires, for `Server::build`.
     required: Vec<TokenStream>,
     /// Generated expressions for the arguments of the author's function.
     values: Vec<TokenStream>,

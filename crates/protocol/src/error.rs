@@ -15,18 +15,18 @@ pub mod code {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// An HTTP header does not match the request body.
     pub const HEADER_MISMATCH: i64 = -32020;
-    /// The request requires a capability that the client did not declare.
+    /// Error code: the request requires a capability that the client did not declare.
     pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
-    /// The server does not support the protocol version of the request.
+    /// Error code: the server does not support the protocol version of the request.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
-    /// The user must visit a URL first. Used by one revision only.
+    /// Error code: the user must visit a URL first. Used by one revision only.
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 }
 
 /// Reason why a server rejects a request, independent of the revision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
-    /// The request is not valid in the current state; the text says what to do.
+    /// The request is not valid in the current state of the connection; the text says what to do.
     InvalidRequest(String),
     /// The method does not exist in this revision.
     MethodNotFound(String),

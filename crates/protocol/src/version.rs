@@ -137,11 +137,11 @@ pub enum Feature {
     Audio,
     /// Member `message` of progress notifications.
     ProgressMessage,
-    /// `completions` in the server capabilities.
+    /// Member `completions` of the server capabilities.
     CompletionsCapability,
     /// Member `title`, a display name beside `name`.
     Titles,
-    /// `_meta` on content, tools, resources, prompts and roots.
+    /// Member `_meta` of content, tools, resources, prompts and roots.
     ItemMeta,
     /// Member `lastModified` of annotations.
     LastModified,
@@ -151,19 +151,19 @@ pub enum Feature {
     AnyStructuredContent,
     /// Resource links in tool results.
     ResourceLinks,
-    /// `context` in completion requests: arguments that are already resolved.
+    /// Member `context` of completion requests: arguments that are already resolved.
     CompletionContext,
     /// Elicitation in form mode.
     Elicitation,
     /// Elicitation in URL mode.
     UrlElicitation,
-    /// `elicitationId` and `notifications/elicitation/complete`.
+    /// Member `elicitationId`, and `notifications/elicitation/complete`.
     ElicitationIds,
     /// Titled enums, multiple choice, defaults and `$schema` in elicitation forms.
     RichForms,
     /// Members `icons`, `websiteUrl` and `description`.
     Icons,
-    /// `tools` and `toolChoice` in sampling requests.
+    /// Members `tools` and `toolChoice` of sampling requests.
     SamplingTools,
     /// Tasks: part of the core in one revision, an extension in later ones.
     Tasks,
@@ -171,7 +171,7 @@ pub enum Feature {
     CoreTasks,
     /// Members `ttlMs` and `cacheScope` of results, which permit caching.
     CacheHints,
-    /// `extensions` in the capabilities, and methods that only extensions have.
+    /// Member `extensions` of the capabilities, and methods that only extensions have.
     Extensions,
     /// Separate error code for "resource not found" instead of "invalid params".
     ResourceNotFoundCode,

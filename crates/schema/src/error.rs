@@ -96,7 +96,7 @@ pub(crate) fn display_value(value: &Value) -> String {
     text
 }
 
-/// Truncates a reason: its content may come from untrusted input.
+/// Truncates the reason of a validation error, whose content may come from untrusted input.
 pub(crate) fn truncate_reason(mut reason: String) -> String {
     if reason.len() > MAX_REASON_BYTES {
         reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));

@@ -9,7 +9,7 @@ use crate::error::{ValidationError, push_token};
 use crate::node::Id;
 use crate::{Limits, uri};
 
-/// Upper bound of `Limits::depth`, since the search for subschemas is recursive.
+/// Maximum nesting depth that `Limits::depth` may set, since the search for subschemas is recursive.
 const MAX_DEPTH: usize = 256;
 /// Depth in a schema up to which locations are determined; deeper ones are reported without a path. Subschemas are up
 /// to two levels apart, and references can lead deeper.

@@ -202,7 +202,7 @@ pub(crate) struct Dependent {
 pub(crate) enum InPlaceApplicator {
     /// Item of `allOf`, or target of a `$ref`.
     Apply(Id),
-    /// `$dynamicRef`: resolves to the outermost resource in the dynamic scope that has the anchor.
+    /// Keyword `$dynamicRef`, which resolves to the outermost resource in the dynamic scope that has the anchor.
     Dynamic {
         initial: Id,
         targets: Vec<(u32, Id)>,

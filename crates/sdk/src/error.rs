@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Protocol(protocol::Error),
     /// Any other error. The peer receives a generic text; the detail goes to the reporter.
     Other(Box<dyn StdError + Send + Sync>),
-    /// The definition or the start of the server is invalid.
+    /// The server definition is invalid, or the server could not be started.
     Setup(String),
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock};
 use self::installation::{Installation, ServerUser};
 use self::watchdog::ServerProcess;
 
-/// Superuser of the test server; it has no password.
+/// Superuser of the PostgreSQL test server; it has no password.
 const USER: &str = "tester";
 /// First of the ports that the test server tries, which are below the ephemeral ports of the system.
 const FIRST_PORT: u16 = 20_000;

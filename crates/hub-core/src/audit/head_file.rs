@@ -44,7 +44,7 @@ pub struct SignedHead {
     pub tenant: TenantId,
     /// Number and hash of the last audit entry.
     pub head: ChainHead,
-    /// Time at which the head was signed.
+    /// Time at which the chain head was signed.
     pub at: Timestamp,
     #[serde(with = "crate::store::bytes")]
     signature: Vec<u8>,

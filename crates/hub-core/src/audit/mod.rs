@@ -23,7 +23,7 @@ const MAX_FIELD_LEN: usize = 1_000;
 /// Audit entry before it is appended to a chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
-    /// Time of the action.
+    /// Time of the recorded action.
     pub at: Timestamp,
     /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
     pub actor: String,
@@ -65,7 +65,7 @@ fn sanitize(text: &str) -> String {
 pub struct StoredAuditEntry {
     /// Number of the entry, from 1 without gaps.
     pub number: u64,
-    /// Time of the action.
+    /// Time of the recorded action.
     pub at: Timestamp,
     /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
     pub actor: String,
@@ -120,7 +120,7 @@ impl ChainHead {
             .finish()
     }
 
-    /// Verifies that an entry follows this head, and advances the head to it.
+    /// Verifies that an audit entry follows this chain head, and advances the head to it.
     pub fn verify_next(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
         if row.number != self.number + 1 {
             return Err(ChainError::new(self.number + 1, "the entry is missing or out of order"));
@@ -139,15 +139,15 @@ impl ChainHead {
 pub enum Damage {
     /// An entry or a segment file was changed or is missing.
     EntryChanged,
-    /// The chain is consistent, but it is not the signed one.
+    /// The audit chain is consistent, but it is not the signed one.
     Rewritten,
     /// Entries are missing that a checkpoint in the data directory covers.
     EndMissing,
-    /// There are entries, but no signed checkpoint.
+    /// The audit has entries, but no signed checkpoint.
     NoCheckpoint,
-    /// The chain ends before the signed head, and no checkpoint in the data directory covers later entries.
+    /// The audit chain ends before the signed head, and no checkpoint in the data directory covers later entries.
     OlderCopy,
-    /// There are no entries, although the signed head names some.
+    /// The audit has no entries, although the signed head names some.
     AllRemoved,
     /// The signed head belongs to another database.
     OtherStore,
@@ -182,7 +182,7 @@ pub struct Checkpoint {
     pub tenant: TenantId,
     /// Number and hash of the last audit entry.
     pub head: ChainHead,
-    /// Time at which the head was signed.
+    /// Time at which the chain head was signed.
     pub at: Timestamp,
     /// Ed25519 signature over the other fields.
     #[serde(with = "crate::store::bytes")]
@@ -200,7 +200,7 @@ impl AuditSigner {
         self.0.public_key().as_ref()
     }
 
-    /// Signs the chain head of a tenant's audit.
+    /// Signs the audit chain head of a tenant as a checkpoint.
     pub fn sign(&self, tenant: TenantId, head: ChainHead, at: Timestamp) -> Checkpoint {
         let signature = self.sign_text(&signing_text(tenant, head, at));
         Checkpoint { tenant, head, at, signature }
@@ -231,7 +231,7 @@ fn signing_text(tenant: TenantId, head: ChainHead, at: Timestamp) -> Vec<u8> {
 #[derive(Debug, Clone)]
 pub struct ChainVerifier {
     head: ChainHead,
-    /// Signed heads that are not reached yet.
+    /// Signed chain heads that the verification has not reached yet.
     expected: Vec<ChainHead>,
 }
 

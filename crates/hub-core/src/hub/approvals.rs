@@ -37,7 +37,7 @@ pub struct ApprovalView {
     pub call: CallView,
     /// Status of the approval: open, approved, denied and so on.
     pub decision: ApprovalStatus,
-    /// Who decided: `user:` and an id, or `hub`.
+    /// Subject that approved or denied the call: `user:ID` or `hub`.
     pub decided_by: Option<String>,
     /// Name of the user who approved or denied the call. Absent if it was removed.
     pub decided_by_name: Option<String>,
@@ -49,7 +49,7 @@ pub struct ApprovalView {
     /// Time until which the call can be approved or denied.
     #[schemars(with = "String")]
     pub expires: Timestamp,
-    /// Time of the decision.
+    /// Time at which the call was approved or denied.
     #[schemars(with = "Option<String>")]
     pub decided: Option<Timestamp>,
 }

@@ -30,7 +30,7 @@ pub struct AuditVerification {
     pub head: Option<u64>,
     /// Number of segments archived from the store.
     pub segments: u64,
-    /// What could not be verified or was ignored.
+    /// Note about what could not be verified or was ignored.
     pub note: Option<String>,
     /// Kind of damage, if the audit is not intact.
     pub kind: Option<Damage>,

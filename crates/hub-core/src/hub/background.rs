@@ -16,9 +16,9 @@ use crate::id::TenantId;
 
 /// Time between two ticks of the background jobs.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// Ticks between two checkpoints of the audit.
+/// Number of background ticks between two checkpoints of the audit.
 const CHECKPOINT_TICKS: u64 = 10;
-/// Ticks between two prunings of old records.
+/// Number of background ticks between two prunings of old records.
 const PRUNE_TICKS: u64 = 3_600;
 /// Time limit at shutdown for commits whose callers are gone.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -142,7 +142,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Starts the due syncs, each in its own task: an unresponsive server does not delay the others.
+    /// Starts the syncs of servers that are due, each in its own task: an unresponsive server does not delay the
+    /// others.
     fn start_due_syncs(self: &Arc<Self>) {
         for looking in self.sync_queue.start_due() {
             let hub = self.clone();

@@ -36,9 +36,9 @@ pub struct CallView {
     pub server_id: ServerId,
     /// Slug of the server whose tool was called. Absent if it was removed.
     pub server: Option<String>,
-    /// Upstream name of the tool.
+    /// Upstream name of the called tool.
     pub tool: String,
-    /// The caller: `user:` or `agent:`, and an id.
+    /// Caller: `user:ID` or `agent:ID`.
     pub subject: String,
     /// Name of the user or agent that called the tool. Absent if it was removed.
     pub subject_name: Option<String>,
@@ -52,7 +52,7 @@ pub struct CallView {
     pub result: Option<Value>,
     /// Text form of the result, for display.
     pub summary: Option<String>,
-    /// What was left out of the result, and whether a user has edited the arguments.
+    /// Warning about parts left out of the result, or arguments that a user has edited.
     pub warning: Option<String>,
     /// Error message.
     pub error: Option<String>,

@@ -85,7 +85,7 @@ impl Hub {
         lock(&self.running_calls).contains_key(&(tenant, call))
     }
 
-    /// Stops a call if this hub runs it.
+    /// Cancels a call if this hub runs it.
     pub(super) fn stop_call(&self, tenant: TenantId, call: CallId) -> bool {
         let stop = lock(&self.running_calls).get(&(tenant, call)).map(|running| running.stop.clone());
         stop.inspect(|stop| stop.notify_one()).is_some()

@@ -26,7 +26,7 @@ pub enum ClientApp {
     ClaudeCode,
     /// The editor Cursor.
     Cursor,
-    /// VS Code.
+    /// The VS Code editor.
     VsCode,
 }
 

@@ -38,7 +38,7 @@ pub struct ProbeReport {
     pub instructions: Option<String>,
     /// Names of the tools of the server.
     pub tools: Vec<String>,
-    /// Tools that the hub cannot use, with the reasons. At most 100.
+    /// Tools that the hub would skip, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,
     /// Duration of the probe in milliseconds.
     pub took_ms: u64,
@@ -196,7 +196,7 @@ impl Hub {
         }
     }
 
-    /// Starts health checks of idle connections.
+    /// Checks in the background whether idle connections to remote servers still work.
     pub fn check_connections(self: &Arc<Self>) {
         for connection in self.connections.due_for_check() {
             let hub = self.clone();

@@ -32,7 +32,7 @@ pub(super) struct DeferredCommits {
 struct UncertainStart {
     tenant: TenantId,
     call: CallId,
-    /// Start time that would have been stored: the call may have been started again since.
+    /// Start time of the call as it would have been stored: the call may have been started again since.
     started: Timestamp,
     since: Instant,
 }

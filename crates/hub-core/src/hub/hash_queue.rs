@@ -48,7 +48,7 @@ pub(super) struct HashQueue {
 #[derive(Default)]
 struct HashQueueState {
     last: u64,
-    /// Waiting and running hashes, in order of arrival.
+    /// Waiting and running password hashes, in order of arrival.
     entries: Vec<QueueEntry>,
 }
 

@@ -108,9 +108,9 @@ pub const LOCAL_USER: UserId = UserId::fixed(1);
 /// Settings of a hub, such as result size limit, retention and audit files.
 #[derive(Debug, Clone)]
 pub struct HubOptions {
-    /// Size in bytes up to which a result is passed on complete.
+    /// Maximum size in bytes of a tool result; a larger one is truncated.
     pub result_limit: usize,
-    /// Time that a user has to decide about a call.
+    /// Time that a user has to approve or deny a call.
     pub approval_lifetime: Duration,
     /// Retention of call history and audit entries at startup.
     pub retention: Retention,
@@ -176,7 +176,7 @@ pub struct Hub {
     oauth_broker: oauth::OAuthBroker,
     metrics: CallMetrics,
     authenticator: authenticator::Authenticator,
-    /// Time at which the shutdown began, if it has.
+    /// Time at which the shutdown of the hub began, if it has.
     shutdown_started: watch::Sender<Option<Instant>>,
 }
 

@@ -19,7 +19,7 @@ pub(super) const MAX_KINDS: usize = 100;
 
 /// Kind of an event for the audit; events of equal kind are counted together.
 pub(super) trait RepeatedEvent: Clone + Eq + Hash {
-    /// Tenant of the audit entry.
+    /// Returns the tenant in whose audit the events are recorded.
     fn tenant(&self) -> TenantId;
 
     /// Reports whether two kinds of events count against the same share of [`MAX_KINDS`]. Default: kinds of the same

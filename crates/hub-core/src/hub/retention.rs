@@ -33,7 +33,7 @@ pub struct Retention {
 }
 
 impl Hub {
-    /// Sets the retention times and applies them at once.
+    /// Sets the retention times of call history and audit, and applies them at once.
     pub async fn set_retention(&self, retention: Retention) -> Result<()> {
         if std::mem::replace(&mut *lock(&self.retention), retention) == retention {
             return Ok(());

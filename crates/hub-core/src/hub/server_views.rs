@@ -26,7 +26,7 @@ pub struct ServerView {
     pub description: Option<String>,
     /// Transport to the server: `stdio`, `http` or `sse`.
     pub transport: &'static str,
-    /// URL of a remote server.
+    /// URL of the server, if it is remote.
     pub url: Option<String>,
     /// Headers sent with every request.
     pub headers: BTreeMap<String, String>,
@@ -73,7 +73,7 @@ pub struct ServerView {
     pub last_synced: Option<Timestamp>,
     /// Number of tools of the server.
     pub tools: usize,
-    /// Tools of the last sync that the hub does not use, with the reasons. At most 100.
+    /// Tools that the last sync has skipped, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,
     /// Version of the server, incremented by each change.
     pub version: u64,

@@ -45,13 +45,13 @@ pub struct SyncReport {
     pub tools: usize,
     /// Names of the tools that are new.
     pub added: Vec<String>,
-    /// Tools whose definitions have changed. They cannot be called until a user trusts them again.
+    /// Names of the tools whose definitions have changed. They cannot be called until a user trusts them again.
     pub changed: Vec<String>,
-    /// Tools that the server no longer has.
+    /// Names of the tools that the server no longer has.
     pub gone: Vec<String>,
-    /// Tools that the server has again, or whose trusted definition is back.
+    /// Names of the tools that the server has again, or whose trusted definition is back.
     pub back: Vec<String>,
-    /// Tools that the hub does not use, with the reasons. At most 100.
+    /// Tools that the sync has skipped, with the reasons. At most 100.
     pub left_out: Vec<SkippedTool>,
 }
 
@@ -230,7 +230,8 @@ impl Hub {
         }
     }
 
-    /// Stores the tools that a server lists. Tools with changed definitions are quarantined.
+    /// Stores the tools that a server lists and returns what has changed. Tools with changed definitions are
+    /// quarantined.
     async fn store_listing(
         &self,
         tenant: TenantId,

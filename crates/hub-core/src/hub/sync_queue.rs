@@ -27,7 +27,7 @@ pub(super) struct SyncQueue {
 #[derive(Default)]
 struct QueueState {
     queued: HashSet<ServerKey>,
-    /// Start time of each sync, and whether it is still running.
+    /// Start time of the last sync of each server, and whether it is still running.
     started: HashMap<ServerKey, (Instant, bool)>,
 }
 

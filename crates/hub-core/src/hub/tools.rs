@@ -27,7 +27,7 @@ use crate::tool::pin::{DefinitionChange, TrustState, count_invisible, pin};
 pub struct ToolView {
     /// Qualified name of the tool, such as `mcp_demo__add`.
     pub name: String,
-    /// Slug of the server.
+    /// Slug of the server that has the tool.
     pub server: String,
     /// Upstream name of the tool: the name that its server uses.
     pub tool: String,
@@ -140,8 +140,8 @@ impl Hub {
         self.tool(actor, name).await
     }
 
-    /// Trusts all new tools of a server. Changed tools are left out: a user must review each. Returns the number of
-    /// trusted tools.
+    /// Trusts the current definitions of all new tools of a server. Changed tools are left out: a user must review
+    /// each. Returns the number of trusted tools.
     pub async fn trust_server(&self, actor: Actor, name: &str) -> Result<usize> {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), name).await?;

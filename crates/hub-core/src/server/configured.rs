@@ -20,7 +20,7 @@ const MAX_VARIABLE_NAME_LEN: usize = 128;
 /// Server declared in the configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfiguredServer {
-    /// Slug of the server.
+    /// Slug of the server: its unique short name.
     pub slug: Slug,
     /// Settings of the server in the configuration file.
     pub settings: ServerSettings,

@@ -93,7 +93,7 @@ pub enum Transport {
 /// URL and fixed headers of a remote server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteEndpoint {
-    /// URL of the endpoint.
+    /// URL of the MCP endpoint.
     pub url: String,
     /// Headers of every request. They contain no secrets.
     pub headers: BTreeMap<String, String>,

@@ -13,7 +13,7 @@ use crate::rate_limit::RateLimit;
 /// Change of the store in a batch, or a condition without which the batch is rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoreChange {
-    /// Stores a document. `version` is its previous version, 0 for a new document.
+    /// Stores a new or changed document. `version` is its previous version, 0 for a new document.
     Put {
         /// Document to store.
         document: Document,
@@ -84,7 +84,7 @@ pub enum StoreChange {
         decision: ApprovalStatus,
         /// Subject that approved or denied the call.
         decided_by: String,
-        /// Time of the decision.
+        /// Time at which the call was approved or denied.
         at: Timestamp,
         /// New digest that the approval is bound to, if the user has changed the arguments.
         digest: Option<Digest>,

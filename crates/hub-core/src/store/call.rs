@@ -71,7 +71,7 @@ pub struct CallRecord {
     pub id: CallId,
     /// Id of the server whose tool is called.
     pub server: ServerId,
-    /// Upstream name of the tool.
+    /// Upstream name of the called tool.
     pub tool: String,
     /// Caller: `user:ID` or `agent:ID`.
     pub subject: String,
@@ -116,7 +116,7 @@ pub struct CallOutcome {
 pub struct CallFilter {
     /// Only calls of this server.
     pub server: Option<ServerId>,
-    /// Upstream name of the tool.
+    /// Lists only calls of the tool with this upstream name.
     pub tool: Option<String>,
     /// Only calls with this status.
     pub status: Option<CallStatus>,
@@ -192,7 +192,7 @@ pub struct Approval {
     pub created: Timestamp,
     /// Expiry: the approval can be decided and used until then.
     pub expires: Timestamp,
-    /// Time of the decision.
+    /// Time at which the call was approved or denied.
     pub decided: Option<Timestamp>,
 }
 

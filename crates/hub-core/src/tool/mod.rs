@@ -28,7 +28,7 @@ pub struct ToolRecord {
     pub first_seen: Timestamp,
     /// Time at which the tool was last listed.
     pub last_seen: Timestamp,
-    /// Whether the last list did not contain the tool any more.
+    /// Whether the last tool list of the server did not contain the tool any more.
     pub is_gone: bool,
 }
 

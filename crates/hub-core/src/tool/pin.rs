@@ -19,7 +19,7 @@ pub enum TrustState {
     New,
     /// A user trusts the tool, and its definition is unchanged since.
     Trusted,
-    /// The definition has changed: the tool cannot be called until a user trusts it again.
+    /// The tool definition has changed: the tool cannot be called until a user trusts it again.
     Changed,
 }
 

@@ -30,7 +30,7 @@ const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Reason why the key file cannot be read, written or used. It contains nothing of the contents.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// The file cannot be read or written.
+    /// The key file cannot be read or written.
     #[error("the key file `{}` cannot be used: {error}", path.display())]
     Io {
         /// Path of the key file.
@@ -216,7 +216,7 @@ impl KeyFile {
         self.save(platform).inspect_err(|_| self.roots = before)
     }
 
-    /// Writes the key file.
+    /// Writes the key file to its path.
     pub fn save(&self, platform: &dyn Platform) -> io::Result<()> {
         private_file::write(&self.path, self.text().as_bytes(), platform)
     }

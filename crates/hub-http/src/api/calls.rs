@@ -42,7 +42,7 @@ pub(crate) struct NewCall {
     tool: Option<String>,
     /// Id or slug of the server whose tool is called, together with `name`; alternative to `tool`.
     server: Option<String>,
-    /// Upstream name of the tool.
+    /// Upstream name of the tool to call, together with `server`.
     name: Option<String>,
     /// Arguments of the tool. Default: none.
     arguments: Option<Map<String, Value>>,

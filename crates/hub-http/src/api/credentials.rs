@@ -20,7 +20,7 @@ pub(crate) const AGENT_PARAMETER: [Parameter; 1] = [Parameter::text(
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewCredential {
-    /// Token, key or password.
+    /// Token, key or password to store.
     #[schemars(length(min = 1, max = 16_384))]
     secret: String,
 }
@@ -29,7 +29,7 @@ pub(crate) struct NewCredential {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewSecret {
-    /// Value of the environment variable.
+    /// Secret value of the environment variable.
     #[schemars(length(min = 1, max = 32_768))]
     secret: String,
 }

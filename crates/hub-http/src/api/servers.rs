@@ -32,7 +32,7 @@ struct ServerFields {
     /// Description.
     #[schemars(length(max = 2_000))]
     description: Option<String>,
-    /// Transport: `http` or `sse`. Default: `http`.
+    /// Transport to the server: `http` or `sse`. Default: `http`.
     transport: Option<String>,
     /// Headers sent with every request; at most 32. Must not contain secrets.
     headers: Option<BTreeMap<String, String>>,
@@ -70,7 +70,7 @@ pub(crate) struct NewServer {
     /// URL of the server.
     #[schemars(length(max = 2_048))]
     url: String,
-    /// Slug; cannot be changed. Default: derived from the name.
+    /// Slug of the new server, which cannot be changed later. Default: derived from the name.
     #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
     slug: Option<String>,
     #[serde(flatten)]

@@ -26,7 +26,7 @@ pub(crate) const FILTERS: [Parameter; 5] = [
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct TrustToolRequest {
-    /// `pin` of the reviewed definition. If the tool has another pin by now, the request fails.
+    /// Pin of the definition that the user has reviewed. If the tool has another pin by now, the request fails.
     pin: String,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct NewUser {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
 pub(crate) struct NewPassword {
-    /// The new password.
+    /// New password of the user.
     #[schemars(length(min = 8, max = 1_024))]
     password: String,
     /// Current password of the user. Not required from the operator, who uses the process token of the hub, and from a

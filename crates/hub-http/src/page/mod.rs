@@ -36,7 +36,7 @@ fn logged_in_user(request: &ApiRequest) -> Option<Actor> {
     request.caller.as_ref().map(|caller| caller.scope).filter(|actor| actor.require_user().is_ok())
 }
 
-/// Shows the status page, or the login form without a user.
+/// Responds with the status page, or with the login form if no user is logged in.
 pub(crate) async fn home(request: ApiRequest) -> Result<Response> {
     let Some(actor) = logged_in_user(&request) else {
         return Ok(html_response(StatusCode::OK, login_page(None)));

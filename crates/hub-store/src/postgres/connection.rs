@@ -82,7 +82,7 @@ struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Splits the TLS options that the driver does not support off a URL.
+    /// Removes the TLS options that the database driver does not support from a URL and returns them.
     fn split_from_url(url: &str) -> (String, Self) {
         let mut tls_options = TlsOptions { checks_name: true, root_certificates: None };
         let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), tls_options) };
@@ -188,7 +188,7 @@ impl ReconnectingConnection {
         Ok(DbConnection { client, statements: std::sync::Mutex::default(), _driver: driver })
     }
 
-    /// Starts the task that performs the I/O of a connection.
+    /// Starts the task that performs the I/O of a database connection.
     fn spawn_driver<T>(&self, mut line: Connection<Socket, T>) -> JoinSet<()>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -34,7 +34,7 @@ pub(super) struct Database {
     readers: Vec<ReconnectingConnection>,
     /// Round-robin counter that selects the database connection for the next read.
     next_reader: AtomicUsize,
-    /// Task that executes all writes.
+    /// Task that executes all database writes.
     writer_task: JoinSet<()>,
     /// Cluster task: sends heartbeats and reads the messages of peer hubs.
     _cluster_task: JoinSet<()>,

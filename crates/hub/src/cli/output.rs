@@ -120,7 +120,7 @@ fn format_value(value: &Value) -> String {
     }
 }
 
-/// Removes control characters on a terminal; a pipe receives every byte.
+/// Removes control characters if the output is a terminal; a pipe receives every byte.
 pub(crate) fn printable(text: &str) -> String {
     if OutputStyle::stdout().is_terminal { sanitize(text) } else { text.to_owned() }
 }

@@ -10,7 +10,7 @@ use linchpin_hub_core::object_reader::ObjectReader;
 
 use super::Config;
 
-/// Valid retention of audit entries in the store, in days.
+/// Valid range of the retention of audit entries in the store, in days.
 const RETENTION_DAYS: std::ops::RangeInclusive<u64> = 1..=36_500;
 
 /// Setting `durability` of the `[audit]` table: whether records survive a crash of the hub, or also a power loss.

@@ -35,7 +35,7 @@ pub(crate) use paths::{HubPaths, LocationArgs, Variables, env_variable, own_dire
 pub(crate) use running::RunningHub;
 pub(crate) use watch::WatchedConfig;
 
-/// Valid retention of call arguments and results, in days.
+/// Valid range of the retention of call arguments and results, in days.
 const HISTORY_DAYS: std::ops::RangeInclusive<u64> = 1..=3_650;
 
 /// Public HTTPS URL of the hub or of its TLS proxy.
@@ -94,7 +94,7 @@ pub(crate) struct Config {
     pub(crate) listen: Option<SocketAddr>,
     /// Public HTTPS URL of the hub.
     pub(crate) url: Option<PublicUrl>,
-    /// TLS certificate and key; relative paths are resolved against the folder of the file.
+    /// TLS certificate and key of the hub; relative paths are resolved against the folder of the configuration file.
     pub(crate) tls: Option<TlsFiles>,
     /// Proxies that may connect; all other addresses are rejected. Empty: no restriction.
     pub(crate) proxies: Vec<Network>,

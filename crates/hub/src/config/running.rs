@@ -20,7 +20,7 @@ const MAX_LOCK_ATTEMPTS: u32 = 20;
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 impl HubPaths {
-    /// Returns the file that announces the running hub.
+    /// Returns the path of the file that announces the running hub (`hub.json`).
     fn running_file(&self) -> PathBuf {
         self.data().join("hub.json")
     }

@@ -78,7 +78,8 @@ fn connection_step(server: &Value, slug: &str) -> DoctorStep {
     }
 }
 
-/// Shows one request of the OAuth trace. A failed one does not fail the diagnosis: discovery tries several URLs.
+/// Converts one request of the OAuth trace into a step of the diagnosis. A failed one does not fail the diagnosis:
+/// discovery tries several URLs.
 fn trace_step(entry: &Value) -> DoctorStep {
     let outcome = match (entry["status"].as_u64(), &entry["error"]) {
         (Some(status), _) => format!(": HTTP {status}"),

@@ -19,7 +19,7 @@ pub(crate) struct DoctorStep {
     pub(crate) text: String,
     pub(crate) duration: Option<Duration>,
     pub(crate) advice: Option<String>,
-    /// URL of a sign-in step.
+    /// URL of the OAuth request, in sign-in steps.
     url: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Trace(Mutex<TraceState>);
 #[derive(Default)]
 struct TraceState {
     steps: Vec<DoctorStep>,
-    /// Set after the first connection: network steps of later connections are not recorded.
+    /// Whether a connection was opened: network steps of later connections are not recorded.
     connected: bool,
     diagnostics: Vec<String>,
     /// Kind of the last sign-in failure, and the number of trace steps before that sign-in.

@@ -10,11 +10,11 @@ use crate::terminal::one_line;
 
 pub(super) struct Field {
     pub(super) name: String,
-    /// Title from the schema, or the name.
+    /// Label of the form field: its title, or its name.
     pub(super) label: String,
     pub(super) description: String,
     pub(super) required: bool,
-    /// Value used for an empty input.
+    /// Value of the form field that is used for an empty input.
     pub(super) default: Option<Value>,
     pub(super) kind: FieldKind,
 }

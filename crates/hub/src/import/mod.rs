@@ -35,9 +35,9 @@ pub(crate) use formats::ClientFormat;
 pub(crate) struct ImportOptions {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) format: Option<ClientFormat>,
-    /// Shows the plan without applying it.
+    /// Whether to show the plan without applying it.
     pub(crate) dry_run: bool,
-    /// Skips all confirmations except those of environment variables.
+    /// Whether to skip all confirmations except those of environment variables.
     pub(crate) yes: bool,
 }
 

@@ -19,7 +19,7 @@ use crate::error::{CliError, CliErrorKind};
 const MAX_BATCH: usize = 512;
 /// Maximum time a span waits for its batch to fill.
 const BATCH_INTERVAL: Duration = Duration::from_secs(5);
-/// Timeout for sending a batch, and for flushing all remaining spans at shutdown.
+/// Timeout for sending a batch of spans, and for flushing all remaining spans at shutdown.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// Private networks on which plain HTTP is allowed: collectors there often have no TLS.
 const PRIVATE_NETWORKS: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];

@@ -18,7 +18,8 @@ use crate::error::CliError;
 
 pub(crate) use export::Exporter;
 
-/// Span queue, created with the subscriber and taken over by [`exporter`], which can report invalid settings.
+/// Queue of finished spans, created with the subscriber and taken over by [`exporter`], which can report invalid
+/// settings.
 static SPAN_QUEUE: Mutex<Option<export::SpanQueue>> = Mutex::new(None);
 
 /// Creates the span layer, if a collector is configured.

@@ -17,7 +17,8 @@ words! {
 pub struct CacheHints {
     /// Time for which the result is fresh, in milliseconds. Default: 0.
     pub ttl_ms: u64,
-    /// Who may cache the result. Default: [`CacheScope::Private`].
+    /// Scope of caching: whether shared caches or only the client may cache the result. Default:
+    /// [`CacheScope::Private`].
     pub scope: CacheScope,
 }
 

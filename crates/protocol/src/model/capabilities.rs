@@ -18,13 +18,13 @@ model! {
     /// Capabilities that a client declares to servers, such as elicitation and sampling.
     #[derive(Default)]
     pub struct ClientCapabilities {
-        /// Supports elicitation.
+        /// Whether the client supports elicitation.
         elicitation: Option<ElicitationCapability> = "elicitation" since Elicitation,
-        /// Supports sampling.
+        /// Whether the client supports sampling.
         sampling: Option<SamplingCapability> = "sampling",
-        /// Supports listing roots.
+        /// Whether the client supports `roots/list`.
         roots: Option<RootsCapability> = "roots",
-        /// Supports tasks (core tasks).
+        /// Whether the client can run requests as tasks (core tasks).
         tasks: Option<TasksCapability> = "tasks" since CoreTasks,
         /// Extensions and their settings, by identifier.
         extensions: Option<Map<String, Value>> = "extensions" since Extensions,
@@ -66,11 +66,11 @@ model! {
         resources: Option<ResourcesCapability> = "resources",
         /// Offers prompts.
         prompts: Option<ListCapability> = "prompts",
-        /// Supports argument completion.
+        /// Whether the server supports argument completion.
         completions: Option<Map<String, Value>> = "completions" since CompletionsCapability,
         /// Whether the server sends log messages.
         logging: Option<Map<String, Value>> = "logging",
-        /// Supports tasks (core tasks).
+        /// Whether the server can run requests as tasks (core tasks).
         tasks: Option<TasksCapability> = "tasks" since CoreTasks,
         /// Extensions and their settings, by identifier.
         extensions: Option<Map<String, Value>> = "extensions" since Extensions,

@@ -25,7 +25,7 @@ model! {
     pub struct CompletionArgument {
         /// Name of the argument.
         name: String = "name",
-        /// Value typed so far.
+        /// Text that the user has typed so far.
         value: String = "value",
     }
 
@@ -69,7 +69,7 @@ pub enum CompletionReference {
     },
     /// Completion of a variable of this resource template.
     Resource {
-        /// URI or URI template.
+        /// URI of the resource, or URI template of the resource template.
         uri: String,
     },
 }

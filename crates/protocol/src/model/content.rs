@@ -12,9 +12,9 @@ use crate::version::Feature;
 words! {
     /// User or model (`assistant`), as the sender of a message or as the audience of content.
     pub enum Role {
-        /// The user.
+        /// The user, as opposed to the model.
         User = "user",
-        /// The model.
+        /// The assistant: the model.
         Assistant = "assistant",
     }
 }

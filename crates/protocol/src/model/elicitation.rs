@@ -15,7 +15,7 @@ model! {
         message: String = "message",
         /// Form schema: a flat object of primitive fields.
         requested_schema: Option<ElicitSchema> = "requestedSchema",
-        /// URL to visit, in URL mode.
+        /// URL for the user to visit, in URL mode.
         url: Option<String> = "url" since UrlElicitation,
         /// Id of the elicitation, in URL mode.
         elicitation_id: Option<String> = "elicitationId" since ElicitationIds,
@@ -194,7 +194,7 @@ model! {
     pub struct ElicitResult {
         /// Action of the user.
         action: ElicitAction = "action",
-        /// Submitted form data.
+        /// Form data that the user has submitted.
         content: Option<Map<String, Value>> = "content",
         /// Metadata of the result (`_meta`).
         meta: Option<Meta> = "_meta" since Sessions,

@@ -14,7 +14,7 @@ model! {
         version: String = "version",
         /// Description.
         description: Option<String> = "description" since Icons,
-        /// URL of the website.
+        /// URL of the website of the client or server.
         website_url: Option<String> = "websiteUrl" since Icons,
         /// Icons to display.
         icons: Option<Vec<Icon>> = "icons" since Icons,
@@ -26,7 +26,7 @@ model! {
         src: String = "src",
         /// MIME type, to override a missing or generic one.
         mime_type: Option<String> = "mimeType",
-        /// Sizes such as `48x48`, or `any`.
+        /// Sizes of the icon, such as `48x48`, or `any`.
         sizes: Option<Vec<String>> = "sizes",
         /// Theme that the icon is designed for.
         theme: Option<IconTheme> = "theme",

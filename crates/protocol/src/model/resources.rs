@@ -34,7 +34,7 @@ model! {
     /// Resource template of a server, as listed: a URI with variables.
     #[derive(Default)]
     pub struct ResourceTemplate {
-        /// URI template (RFC 6570).
+        /// URI template of the resources (RFC 6570).
         uri_template: String = "uriTemplate",
         /// Programmatic name.
         name: String = "name",

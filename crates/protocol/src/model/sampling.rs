@@ -16,7 +16,7 @@ model! {
         messages: Vec<SamplingMessage> = "messages",
         /// Preferences for the choice of the model.
         model_preferences: Option<ModelPreferences> = "modelPreferences",
-        /// System prompt.
+        /// System prompt for the client's model.
         system_prompt: Option<String> = "systemPrompt",
         /// Context to include: `none`, `thisServer` or `allServers`.
         include_context: Option<String> = "includeContext",
@@ -24,7 +24,7 @@ model! {
         temperature: Option<f64> = "temperature",
         /// Maximum number of tokens to generate.
         max_tokens: i64 = "maxTokens",
-        /// Sequences that stop the generation.
+        /// Texts at which the model stops the generation.
         stop_sequences: Option<Vec<String>> = "stopSequences",
         /// Provider-specific metadata.
         metadata: Option<Map<String, Value>> = "metadata",
@@ -70,7 +70,7 @@ model! {
     /// Setting of a sampling request: whether the model may, must or must not use tools.
     #[derive(Default)]
     pub struct ToolChoice {
-        /// Tool choice mode.
+        /// Whether the model may, must or must not use tools.
         mode: Option<ToolChoiceMode> = "mode",
     }
 }

@@ -52,7 +52,7 @@ model! {
 
     /// Parameters of `resources/directory/read`.
     pub struct ReadResourceDirectoryParams {
-        /// URI of the directory, without a trailing slash.
+        /// URI of the directory to list, without a trailing slash.
         uri: String = "uri",
         /// Cursor of the page. Default: the first page.
         cursor: Option<String> = "cursor",
@@ -98,7 +98,7 @@ results! {
 pub struct SkillFrontmatter {
     /// Name of the skill and of its directory.
     pub name: String,
-    /// What the skill does and when to use it.
+    /// Description of the skill: what it does and when to use it.
     pub description: String,
     /// All other members of the frontmatter.
     #[serde(flatten)]

@@ -29,9 +29,9 @@ model! {
         prompts_list_changed: Option<bool> = "promptsListChanged",
         /// Changes of the resource list.
         resources_list_changed: Option<bool> = "resourcesListChanged",
-        /// Updates of these resources, by URI.
+        /// Subscription to updates of these resources, by URI.
         resource_subscriptions: Option<Vec<String>> = "resourceSubscriptions",
-        /// Status changes of these tasks, by id (tasks extension).
+        /// Subscription to status changes of these tasks, by id (tasks extension).
         task_ids: Option<Vec<String>> = "taskIds",
     }
 

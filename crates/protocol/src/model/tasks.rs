@@ -57,7 +57,7 @@ pub struct Task {
     pub last_updated_at: String,
     /// Retention of the task in milliseconds from its creation. `None` is unlimited and encoded as `null`.
     pub ttl_ms: Option<u64>,
-    /// Suggested interval between polls, in milliseconds.
+    /// Suggested interval between polls of the task, in milliseconds.
     pub poll_interval_ms: Option<u64>,
 }
 
@@ -150,9 +150,9 @@ model! {
     /// Tasks capability of a client or server: supported methods, and requests that can run as tasks (core tasks).
     #[derive(Default)]
     pub struct TasksCapability {
-        /// Supports `tasks/list`.
+        /// Whether `tasks/list` is supported.
         list: Option<Map<String, Value>> = "list",
-        /// Supports `tasks/cancel`.
+        /// Whether `tasks/cancel` is supported.
         cancel: Option<Map<String, Value>> = "cancel",
         /// Requests that can run as tasks, grouped by prefix: `tools/call` is the member `call` of `tools`.
         requests: Option<BTreeMap<String, Map<String, Value>>> = "requests",

@@ -13,9 +13,9 @@ use crate::wire::{InvalidValue, decode};
 /// Reason why a tool result cannot be converted to a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolResultError {
-    /// The tool failed; contains its text for the model.
+    /// The tool failed; contains its error text for the model.
     Failed(String),
-    /// The result does not match the type.
+    /// The structured content does not match the requested Rust type.
     TypeMismatch(String),
 }
 

@@ -30,7 +30,7 @@ model! {
     /// How a tool can be executed: whether as a task.
     #[derive(Default)]
     pub struct ToolExecution {
-        /// Whether the tool can run as a task.
+        /// Whether the tool can, must or must not run as a task.
         task_support: Option<TaskSupport> = "taskSupport",
     }
 
@@ -126,7 +126,7 @@ results! {
         content: Vec<Content> = "content",
         /// Structured result.
         structured_content: Option<StructuredContent> = "structuredContent" since StructuredContent,
-        /// Whether the call failed. The content then describes the error.
+        /// Whether the tool call failed. The content then describes the error.
         is_error: Option<bool> = "isError",
     }
 

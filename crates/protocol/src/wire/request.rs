@@ -47,7 +47,7 @@ pub enum ClientRequest<'a> {
     GetPrompt(GetPromptParams),
     /// Completes an argument.
     Complete(Box<CompleteParams>),
-    /// Sets the minimum log level.
+    /// Sets the minimum level of the log messages that the server sends.
     SetLevel(SetLevelParams),
     /// Gets the status of a task.
     GetTask(TaskParams),
@@ -74,7 +74,7 @@ pub struct CallTool<'a> {
     pub name: Cow<'a, str>,
     /// Arguments: a JSON object as text.
     pub arguments: Option<&'a str>,
-    /// Task metadata as JSON text, if the call is to run as a task.
+    /// Value of the member `task` as JSON text, if the call is to run as a task.
     pub task: Option<&'a str>,
 }
 

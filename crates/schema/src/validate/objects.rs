@@ -55,7 +55,7 @@ impl<'s> Validation<'s> {
         Ok(())
     }
 
-    /// Validates the members in one pass, for all keywords that select them by name.
+    /// Validates the members of an object in one pass, for all keywords that select them by name.
     fn members(
         &mut self,
         keywords: &'s ObjectKeywords,

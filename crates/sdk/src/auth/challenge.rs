@@ -63,7 +63,7 @@ impl Challenge {
     }
 }
 
-/// Splits a header into challenges: `scheme param=value, param="value", scheme2 token68, …`.
+/// Splits a `WWW-Authenticate` header into challenges: `scheme param=value, param="value", scheme2 token68, …`.
 fn challenges(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
     let mut all: Vec<(&str, Vec<(&str, String)>)> = Vec::new();
     let mut rest = header.get(..MAX_HEADER_LEN.min(header.len())).unwrap_or_default();

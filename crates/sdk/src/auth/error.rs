@@ -25,7 +25,7 @@ pub enum AuthErrorKind {
     Redirected,
     /// The user or the authorization server denied access.
     Denied,
-    /// The redirect does not match the authorization request.
+    /// The redirect back from the authorization server does not match the authorization request.
     Callback,
     /// No token was issued, or it cannot be used.
     Token,

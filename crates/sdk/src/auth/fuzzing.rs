@@ -18,9 +18,9 @@ pub struct FlowTrace {
     pub posted: Vec<String>,
     /// URLs that the user was redirected to.
     pub redirected_to: Vec<String>,
-    /// Whether the flow ended with a token.
+    /// Whether the OAuth flow ended with a token.
     pub has_token: bool,
-    /// Whether the flow exceeded the step limit.
+    /// Whether the OAuth flow exceeded the step limit.
     pub is_endless: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct Request<'a> {
     pub method: &'static str,
     /// URL that the request is sent to.
     pub target: &'a Target,
-    /// The server that the client is connected to. It differs from `target` only for HTTP+SSE.
+    /// MCP server that the client is connected to. It differs from `target` only for HTTP+SSE.
     pub server: &'a Target,
     /// Egress for additional requests, for example to the authorization server.
     pub egress: &'a Egress,

@@ -68,7 +68,7 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// The scope that yields a refresh token.
+/// Scope that yields a refresh token.
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Selects the scopes to request. `configured` comes from the client configuration, `challenged` from the challenge,

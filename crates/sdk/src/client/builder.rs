@@ -81,13 +81,13 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Sets the maximum number of pages read per list. Default: 1,000.
+    /// Sets the maximum number of pages that are read per list. Default: 1,000.
     pub fn max_pages(mut self, pages: usize) -> Self {
         self.settings.max_pages = pages;
         self
     }
 
-    /// Sets the maximum number of round trips of one request. Default: 32.
+    /// Sets the maximum number of round trips for input requests per call. Default: 32.
     pub fn max_rounds(mut self, rounds: usize) -> Self {
         self.settings.max_rounds = rounds;
         self

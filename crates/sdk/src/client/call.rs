@@ -55,7 +55,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Sets the request metadata (`_meta`).
+    /// Sets the `_meta` of the request.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.request.options.meta = Some(Box::new(meta));
         self
@@ -119,7 +119,7 @@ impl Call {
         self
     }
 
-    /// Sends the call and returns without waiting for a task to finish.
+    /// Sends the tool call and returns the result or, if the call became a task, a handle to the task.
     pub async fn start(self) -> Result<StartedCall, ClientError> {
         match rounds::send(&self.client, &self.request, self.params?).await? {
             rounds::RequestProgress::Result(text) => {

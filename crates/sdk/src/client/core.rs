@@ -65,7 +65,7 @@ pub(crate) struct ClientCore {
     pub(crate) subscriptions: Mutex<BTreeMap<String, usize>>,
     /// Progress callbacks, by request number.
     pub(crate) progress_hooks: Mutex<HashMap<i64, ProgressHook>>,
-    /// Server requests being handled; notify to cancel one.
+    /// Server requests that are being handled, by id, each with the signal that cancels it.
     pub(crate) server_requests: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
     /// Handlers of the calls in flight that handle server requests themselves.
     pub(crate) call_handlers: Mutex<Vec<Weak<dyn ServerRequestHandler>>>,

@@ -14,7 +14,7 @@ use linchpin_protocol::wire::InvalidValue;
 pub enum ClientError {
     /// The server could not be started or reached.
     Open {
-        /// The server's command or URL.
+        /// Command or URL of the server.
         server: String,
         /// I/O error that caused the failure.
         source: io::Error,
@@ -62,12 +62,12 @@ pub enum ClientError {
     },
     /// A skill, or one of its files, does not match its declaration and must not be used.
     BadSkill {
-        /// URI of the skill or file.
+        /// URI of the invalid skill or file.
         uri: String,
         /// What is wrong with the skill or file.
         reason: String,
     },
-    /// The arguments are not a JSON object.
+    /// The arguments of the call are not a JSON object.
     BadArguments(String),
     /// The server requested a capability that this client did not declare.
     UnsupportedByClient {

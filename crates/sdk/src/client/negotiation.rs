@@ -161,7 +161,7 @@ fn newest_common(core: &ClientCore, supported: &[String], era: Era) -> Option<Re
 /// Response to one `server/discover` request: an outcome, or the revisions to try instead of the rejected one.
 enum DiscoverReply {
     Outcome(DiscoverOutcome),
-    /// The server rejects this revision and offers these.
+    /// The server rejects this revision and offers the listed ones.
     Rejected(Vec<String>),
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct OutputSchemas(Mutex<HashMap<String, Arc<OutputSchema>>>);
 
 enum OutputSchema {
     Valid(Validator),
-    /// The schema cannot be compiled, for this reason.
+    /// The output schema cannot be compiled, for this reason.
     Unusable(String),
 }
 

@@ -77,9 +77,9 @@ impl SkippedEntry {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Listing<T> {
-    /// The valid entries of the list.
+    /// Valid entries of the list.
     pub items: Vec<T>,
-    /// The skipped entries, with the reasons. At most 1,000.
+    /// Skipped entries of the list, with the reasons. At most 1,000.
     pub skipped: Vec<SkippedEntry>,
 }
 
@@ -194,7 +194,7 @@ fn cursor_hash(cursor: &str) -> u64 {
 #[must_use = "nothing is requested until `all` or `next_page` is called"]
 pub struct Pages<T> {
     client: Client,
-    /// URI of the directory, if this lists a directory.
+    /// URI of the directory to list, if this lists a directory.
     folder: Option<String>,
     cursor: Option<String>,
     /// Hashes of the cursors so far: the cursors themselves may be long.

@@ -26,7 +26,8 @@ use crate::server_request::{ClientResult, ServerRequest};
 
 /// Maximum number of input requests in one result.
 const MAX_INPUT_REQUESTS: usize = 64;
-/// Shortest and longest delay before a request without input requests is sent again.
+/// Shortest and longest delay before a request is sent again, if the server returned `input_required` without input
+/// requests.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Method, tool and options of a client request, without its parameters, for repeated sending.
@@ -42,9 +43,9 @@ pub(crate) struct RoundRequest {
 
 /// Outcome of sending a client request: its result, or the task that will produce it.
 pub(super) enum RequestProgress {
-    /// The result, as JSON text.
+    /// The result of the request, as JSON text.
     Result(String),
-    /// The task that will produce the result.
+    /// The task that will produce the result of the request.
     Task(Box<Task>),
 }
 

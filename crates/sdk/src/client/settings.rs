@@ -9,7 +9,7 @@ use linchpin_protocol::model::{Implementation, LogLevel};
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) info: Implementation,
-    /// Supported protocol revisions.
+    /// Protocol revisions that the client supports.
     pub(crate) revisions: Vec<Revision>,
     pub(crate) timeout: Duration,
     pub(crate) max_timeout: Option<Duration>,
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) max_pages: usize,
     pub(crate) max_rounds: usize,
     pub(crate) string_ids: bool,
-    /// Whether responses are cached.
+    /// Whether the client caches responses.
     pub(crate) cache: bool,
     pub(crate) log_level: Option<LogLevel>,
     /// Name of the server in log events.

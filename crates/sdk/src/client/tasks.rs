@@ -97,8 +97,8 @@ impl TaskHandle {
             .map(|result| result.task)
     }
 
-    /// Waits for the result and handles input requests of the server. Dropping the future does not cancel the task;
-    /// [`Self::cancel`] does.
+    /// Waits for the result of the task and handles input requests of the server. Dropping the future does not cancel
+    /// the task; [`Self::cancel`] does.
     pub async fn wait(&self) -> Result<CallToolResult, ClientError> {
         let text = self.result().await?;
         decode_and_validate(&self.client, &self.request, &text)

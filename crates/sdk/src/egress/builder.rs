@@ -65,7 +65,7 @@ impl EgressBuilder {
         self
     }
 
-    /// Sets the maximum number of idle connections per host. Default: 8.
+    /// Sets the maximum number of idle connections per host in the pool. Default: 8.
     pub fn idle_per_host(mut self, count: usize) -> Self {
         self.limits.idle_per_host = count;
         self
@@ -100,7 +100,7 @@ impl EgressBuilder {
         self
     }
 
-    /// Stores an error for [`Self::build`]; the first one wins.
+    /// Stores a configuration error for [`Self::build`]; the first one wins.
     pub(super) fn record_error(&mut self, error: EgressError) {
         self.error.get_or_insert(error);
     }

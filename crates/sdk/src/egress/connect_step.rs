@@ -15,7 +15,7 @@ pub enum ConnectPhase {
     Resolve,
     /// Phase: TCP connection to an address.
     Connect,
-    /// `CONNECT` request to the proxy.
+    /// Phase: `CONNECT` request to the proxy.
     Proxy,
     /// Phase: TLS handshake.
     Tls,
@@ -27,13 +27,13 @@ pub enum ConnectPhase {
 pub struct ConnectStep<'a> {
     /// Phase of connecting that the step completed.
     pub phase: ConnectPhase,
-    /// The host in the URL.
+    /// Host that the connection is opened to.
     pub host: &'a str,
     /// Resolved addresses after name resolution; afterwards, the address that is dialled.
     pub addresses: &'a [SocketAddr],
     /// Duration of the step.
     pub duration: Duration,
-    /// The error, if the step failed. Another address may still succeed.
+    /// Error of the step, if it failed. Another address may still succeed.
     pub error: Option<&'a EgressError>,
 }
 

@@ -20,9 +20,9 @@ const MAX_HOST_LEN: usize = 253;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Denial<'a> {
-    /// The host in the URL.
+    /// Host of the denied URL.
     pub host: &'a str,
-    /// The refused address, if known.
+    /// Address that the policy refused, if known.
     pub address: Option<IpAddr>,
     /// Reason why the policy refused the connection, without query, password or headers.
     pub reason: &'a str,

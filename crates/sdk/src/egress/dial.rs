@@ -42,7 +42,7 @@ pub(super) struct Dialer {
 pub(super) struct Route {
     /// Address class of the target.
     pub class: AddressClass,
-    /// The dialled address; `None` through a proxy, which resolves the name itself.
+    /// Address that was dialled; `None` through a proxy, which resolves the name itself.
     pub address: Option<IpAddr>,
     pub proxy: Option<Arc<HttpProxy>>,
 }

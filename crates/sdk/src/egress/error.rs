@@ -25,9 +25,9 @@ pub enum EgressErrorKind {
     Setup,
     /// The URL is invalid.
     Url,
-    /// The name could not be resolved.
+    /// The host name could not be resolved.
     Dns,
-    /// The policy refused the address, which has this class.
+    /// The egress policy refused the address, which has this class.
     Refused(AddressClass),
     /// The address did not respond, or refused the connection.
     Connect,

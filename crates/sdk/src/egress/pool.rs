@@ -311,7 +311,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// Takes the most recently used connection to the target that can take a request.
+    /// Takes the most recently used connection to the target that can take a request out of the pool.
     fn take(&self, target: &Target, cx: &mut Context<'_>) -> Option<Box<PooledConnection>> {
         let trust = target.source();
         // A name that was public before must not lead to a private or local address now.

@@ -21,7 +21,7 @@ const MSG_AUTH_REQUIRED: &str = "it requires a user name and password: add them 
 #[derive(Clone)]
 pub(super) struct HttpProxy {
     pub target: Target,
-    /// Value of `Proxy-Authorization`; never shown.
+    /// Value of the `Proxy-Authorization` header; never shown.
     authorization: Option<HeaderValue>,
     no_proxy: Vec<NoProxyRule>,
 }

@@ -195,7 +195,7 @@ impl ReachedClass {
         CLASSES.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// Stores the most public class: a later DNS response must not make a public target private.
+    /// Records the most public address class seen: a later DNS response must not make a public target private.
     fn record(&self, class: AddressClass) {
         let number = class as u8 + 1;
         let nearest = |now| (now == 0 || number < now).then_some(number);

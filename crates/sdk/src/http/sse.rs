@@ -18,7 +18,7 @@ const MAX_RETAINED_BYTES: usize = 64 * 1024;
 pub(crate) struct SseEvent<'a> {
     /// Last id set by the stream, in this event or before; `None` if it was never set, or was reset.
     pub id: Option<&'a str>,
-    /// Whether this event set the id.
+    /// Whether this event has set the last event id.
     pub has_id: bool,
     /// Event type. Default: `message`.
     pub event: &'a str,
@@ -43,7 +43,7 @@ pub(crate) struct SseParser {
     partial_line: Vec<u8>,
     /// Number of matched bytes of a byte order mark; `None` after the start of the stream.
     bom: Option<usize>,
-    /// The last line ended with a carriage return: a following line feed belongs to it.
+    /// Whether the last line ended with a carriage return: a following line feed belongs to it.
     last_was_cr: bool,
     data: String,
     /// Whether the current event has a `data` field.

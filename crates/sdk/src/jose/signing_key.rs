@@ -78,7 +78,7 @@ impl SigningKey {
         self.0.algorithm
     }
 
-    /// Signs a token in the compact serialization. `header` must be an object, or null for `alg` only; `alg` is always
+    /// Signs a JWT in the compact serialization. `header` must be an object, or null for `alg` only; `alg` is always
     /// that of the key.
     pub(crate) fn sign(&self, header: &Value, claims: &impl Serialize) -> Result<String, JoseError> {
         let mut members = Map::new();

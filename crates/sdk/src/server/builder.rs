@@ -162,7 +162,7 @@ impl Server {
         self
     }
 
-    /// Sets the display name.
+    /// Sets the display name of the server.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.settings.info.title = Some(title.into());
         self
@@ -180,7 +180,7 @@ impl Server {
         self
     }
 
-    /// Sets the icons that clients can display.
+    /// Sets the icons of the server that clients can display.
     pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.settings.info.icons = Some(icons.into_iter().collect());
         self
@@ -227,7 +227,7 @@ impl Server {
         self
     }
 
-    /// Sets how long running requests may take to finish after the end of the input. Default: 30 s.
+    /// Sets how long running requests may take to finish after the end of standard input. Default: 30 s.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
         self
@@ -338,7 +338,8 @@ impl Server {
         self
     }
 
-    /// Wraps a function around every request except `initialize`; the layer that is added first is the outermost.
+    /// Adds a function (layer) around every request except `initialize`; the layer that is added first is the
+    /// outermost.
     pub fn layer<F, Fut>(mut self, layer: F) -> Self
     where
         F: Fn(Request, Next) -> Fut + Send + Sync + 'static,

@@ -34,7 +34,7 @@ impl Identity {
         }
     }
 
-    /// Sets the issuer of the token.
+    /// Sets the issuer of the token that established the identity.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
@@ -57,7 +57,7 @@ impl Identity {
         self
     }
 
-    /// Sets when the identity expires.
+    /// Sets when the token of the identity expires.
     #[must_use]
     pub fn with_expiry(mut self, expires: SystemTime) -> Self {
         self.expires = Some(expires.duration_since(UNIX_EPOCH).unwrap_or_default());

@@ -38,7 +38,7 @@ pub struct Service {
     client_identity: Option<Arc<Identity>>,
     /// Whether calls are parked while they wait for input.
     parking_enabled: bool,
-    /// When the last clone of this guard is dropped, the parked calls are dropped. Calls themselves hold none:
+    /// Guard that drops the parked calls when the last clone of the service is dropped. Calls themselves hold none:
     /// otherwise the server would never be dropped.
     _parked_guard: Option<Arc<ParkedCallsGuard>>,
 }
@@ -57,7 +57,7 @@ struct ServiceInner {
     catalog: Arc<LiveCatalog>,
     /// Encoded server identity that stateless results carry.
     identity: Vec<u8>,
-    /// Whether definitions may be added to lists that are empty now.
+    /// Whether tools, resources or prompts may be added to lists that are empty now.
     may_change: bool,
     parked_calls: Arc<ParkedCalls>,
 }
@@ -92,8 +92,8 @@ impl Service {
         transport::stdio::serve(self).await
     }
 
-    /// Serves a pair of blocking byte streams, such as a socket and its clone, one message per line, until the input
-    /// ends and every request has been answered.
+    /// Serves an MCP client over a pair of blocking byte streams, such as a socket and its clone, until the input ends
+    /// and every request has its response.
     pub async fn run_on(
         self,
         input: impl std::io::Read + Send + 'static,

@@ -24,7 +24,7 @@ use super::tasks::TaskRegistry;
 pub(crate) struct ServerSettings {
     pub(crate) info: Implementation,
     pub(crate) instructions: Option<String>,
-    /// Supported protocol revisions.
+    /// Protocol revisions that the server supports.
     pub(crate) revisions: Vec<Revision>,
     pub(crate) page_size: usize,
     pub(crate) cache: CacheHints,

@@ -93,8 +93,8 @@ impl Script {
         }
     }
 
-    /// Sets the reaction to requests or notifications of one method. `handler` receives the whole message. It replaces
-    /// an earlier reaction to the method.
+    /// Sets how the scripted server reacts to requests or notifications of one method. `handler` receives the whole
+    /// message. It replaces an earlier reaction to the method.
     pub fn on<R: Into<Reaction>>(
         mut self,
         method: &str,
@@ -114,13 +114,13 @@ impl Script {
         self.on(method, move |message| all(lines(message)))
     }
 
-    /// Sets the reaction to a new connection.
+    /// Sets how the scripted server reacts to a new connection.
     pub fn on_open(mut self, reaction: Reaction) -> Self {
         self.on_open = reaction;
         self
     }
 
-    /// Sets the reaction to responses to [`Reaction::request`].
+    /// Sets how the scripted server reacts to responses to [`Reaction::request`].
     pub fn on_response(mut self, handler: impl Fn(&Value) -> Reaction + Send + Sync + 'static) -> Self {
         self.on_response = Some(Arc::new(handler));
         self

@@ -89,8 +89,8 @@ impl Drop for AbandonOnDrop {
     }
 }
 
-/// Waits for the end of the input or for a write error. The reading thread would notice a write error only with the
-/// next message, which may never arrive.
+/// Waits for the end of standard input or for a write error. The reading thread would notice a write error only with
+/// the next message, which may never arrive.
 async fn input_end_or_write_error(
     mut end_receiver: oneshot::Receiver<io::Result<()>>,
     mut write_error: oneshot::Receiver<io::Error>,

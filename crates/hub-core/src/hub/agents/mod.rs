@@ -27,7 +27,7 @@ pub struct AgentSummary {
     pub name: String,
     /// Model that the agent uses, if the hub runs it.
     pub model: Option<String>,
-    /// When a user must approve a call.
+    /// Approval mode: which calls of the agent a user must approve.
     pub approval: ApprovalMode,
     /// Whether the agent is enabled. A disabled agent cannot do anything.
     pub enabled: bool,

@@ -29,7 +29,7 @@ const MAX_COMMIT_ATTEMPTS: usize = 20;
 /// One OAuth request of a sign-in or refresh.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AuthTraceEntry {
-    /// Time at which the request finished.
+    /// Time at which the OAuth request finished.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// Purpose of the OAuth request, such as `token request`.

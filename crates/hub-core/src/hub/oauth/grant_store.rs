@@ -144,7 +144,7 @@ impl GrantStore {
         Ok(())
     }
 
-    /// Stores the grant of a sign-in in place of the previous one.
+    /// Stores the OAuth grant of a sign-in in place of the previous one.
     pub(super) async fn replace(&self, record: &Secret) -> Result<()> {
         let _lease = self.acquire_lease().await?;
         self.write(record, true).await

@@ -73,16 +73,16 @@ impl OAuthBroker {
 pub enum GrantState {
     /// No grant is stored.
     No,
-    /// The grant is usable.
+    /// An OAuth grant is stored and usable.
     Yes,
-    /// The grant was rejected: a user has to sign in again.
+    /// The server rejected the OAuth grant: a user has to sign in again.
     Again,
 }
 
 /// Status of the OAuth grant for a server, as shown to users, with advice and recent requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct GrantStatusView {
-    /// Whether a grant exists and is usable.
+    /// Whether an OAuth grant for the server exists and is usable.
     pub signed_in: GrantState,
     /// Scopes that the server requires and that were not granted.
     pub wanted: Vec<String>,

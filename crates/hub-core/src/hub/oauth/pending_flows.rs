@@ -29,7 +29,7 @@ const MAX_PENDING_SIGN_INS: usize = 32;
 pub enum SignInStatus {
     /// The user has not come back from the authorization server yet.
     Waiting,
-    /// The grant is stored.
+    /// The sign-in is complete, and the OAuth grant is stored.
     Done,
     /// The server accepted the hub without authentication.
     NotNeeded,

@@ -50,7 +50,7 @@ pub struct SignInView {
     /// One-time `url` for browsers without a session, for local commands while no user has a password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// Status of the sign-in.
+    /// Status of the sign-in, such as waiting, done or failed.
     #[serde(flatten)]
     pub progress: SignInStatus,
     /// Why the sync after the sign-in failed; the grant is valid nevertheless.
@@ -68,7 +68,8 @@ pub fn state_in(query: &str) -> Option<String> {
 }
 
 impl Hub {
-    /// Starts a sign-in to a server, shared or for an agent. Returns the URL that the user has to open.
+    /// Starts an OAuth sign-in to a server, for a shared grant or the grant of an agent. Returns the URL that the user
+    /// has to open.
     pub async fn start_sign_in(
         &self,
         actor: Actor,

@@ -192,7 +192,7 @@ impl KeyRing {
         Ok(())
     }
 
-    /// Stores a new tenant key.
+    /// Stores the wrapped form of a new tenant key.
     async fn insert(&self, tenant: TenantId, wrapped: &WrappedTenantKey) -> Result<()> {
         let entry = AuditEntry::new(self.platform.now(), "hub", "key.created").with("number", wrapped.number);
         let batch = Batch::new().change(StoreChange::Put { document: to_document(wrapped)?, version: 0 });

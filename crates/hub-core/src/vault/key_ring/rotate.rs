@@ -19,7 +19,7 @@ use crate::store::{Batch, Document, DocumentKey, DocumentKind, StoreChange, Stor
 use crate::text::{hex, unhex};
 use crate::vault::{KeyFile, KeyFileLock, SecretBinding, TenantKey, WrappedTenantKey};
 
-/// Time after which another hub takes over the lease of a rotation that has stopped.
+/// Time after which another hub takes over the lease of a key rotation that has stopped.
 const LEASE_TTL: SignedDuration = SignedDuration::from_secs(60);
 
 /// What a rotation of the vault keys has changed.

@@ -74,9 +74,9 @@ pub(in crate::auth) struct ClientIdentity {
     #[serde(default, with = "secret::optional")]
     pub(in crate::auth) secret: Option<Secret>,
     pub(in crate::auth) method: ClientAuthMethod,
-    /// The redirect URI, if the client registered itself with it.
+    /// Redirect URI with which the client registered itself.
     pub(in crate::auth) redirect_uri: Option<String>,
-    /// The registered scopes, if the registration listed any.
+    /// Scopes that the registration of the client listed, if any.
     #[serde(default)]
     pub(in crate::auth) scopes: Option<String>,
     /// Expiry of the secret, in seconds since the Unix epoch.

@@ -55,7 +55,7 @@ pub(super) enum FlowAction {
     RedirectUser(String),
     /// Get an assertion of the client's or user's identity for this authorization server.
     GetAssertion { audience: String },
-    /// The flow is complete.
+    /// The flow is complete and has this token.
     Done(Box<TokenRecord>),
 }
 
@@ -65,7 +65,7 @@ pub(super) enum FlowEvent {
     Response(FlowResponse),
     /// No response was received, for this reason.
     Unreachable(AuthError),
-    /// The redirect URI of the client.
+    /// Redirect URI of the client, which the redirect handler has provided.
     RedirectUri(String),
     /// The URL of the redirect back from the authorization server.
     Redirect(String),
@@ -75,10 +75,10 @@ pub(super) enum FlowEvent {
 /// Configuration, server and stored tokens with which an authorization flow starts.
 pub(super) struct FlowInput {
     pub(super) profile: Arc<OAuthConfig>,
-    /// The server that requires authentication.
+    /// MCP server that requires authentication.
     pub(super) server: Target,
     pub(super) challenge: Challenge,
-    /// The stored token record, if there is one.
+    /// Stored token record of the server, if there is one.
     pub(super) stored: Option<TokenRecord>,
     /// Whether there is a redirect handler, so that a user can sign in.
     pub(super) can_redirect: bool,
@@ -92,11 +92,11 @@ pub(super) struct Flow {
     pub(super) server_metadata: Option<ServerMetadata>,
     pub(super) identity: Option<ClientIdentity>,
     pub(super) key: Option<SigningKey>,
-    /// The redirect URI, once known.
+    /// Redirect URI of the client, once known.
     pub(super) redirect_uri: Option<String>,
     /// Whether the authorization server no longer knows the registered client.
     pub(super) is_client_unknown: bool,
-    /// Whether the token comes from a refresh.
+    /// Whether the token of the flow comes from a refresh.
     pub(super) is_refreshed: bool,
     /// Whether the flow must only refresh the token, and must not start a sign-in.
     pub(super) is_refresh_only: bool,
@@ -118,13 +118,13 @@ pub(super) enum FlowStep {
     /// Waiting for the redirect URI of the redirect handler.
     RedirectUri,
     Registration {
-        /// Whether the registration lists the scopes.
+        /// Whether the client registration lists the scopes.
         with_scopes: bool,
     },
     Redirect(AuthorizationRequest),
     /// Waiting for an assertion of the platform or the identity provider.
     Assertion,
-    /// Waiting for the response of the identity provider.
+    /// Waiting for the response of the identity provider to the token exchange.
     TokenExchange,
     TokenRequest {
         claim: TokenGrant,
@@ -135,7 +135,7 @@ pub(super) enum FlowStep {
 
 /// State of the search for authorization server metadata: the current URL, and those to try next.
 pub(super) struct MetadataSearch {
-    /// The issuer; `None` is the server's own origin, as in the revision of March 2025.
+    /// Issuer whose metadata is searched; `None` is the server's own origin, as in the revision of March 2025.
     pub(super) issuer: Option<String>,
     pub(super) url: String,
     pub(super) next_urls: VecDeque<String>,

@@ -6,7 +6,7 @@ use crate::auth::error::{AuthError, AuthErrorKind, error_position};
 use crate::auth::scopes::Scopes;
 use crate::egress::Target;
 
-/// Well-known path, to which the path of the resource is appended.
+/// Well-known path of the protected resource metadata, to which the path of the resource is appended.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// Maximum number of authorization servers in resource metadata that are considered.
 const MAX_AUTHORIZATION_SERVERS: usize = 8;

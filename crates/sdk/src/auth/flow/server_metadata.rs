@@ -12,7 +12,7 @@ const OPENID_WELL_KNOWN: &str = "/.well-known/openid-configuration";
 /// Metadata of an authorization server, as fetched by the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::auth) struct ServerMetadata {
-    /// The exact issuer identifier.
+    /// Issuer identifier, exactly as in the metadata.
     pub(in crate::auth) issuer: String,
     pub(in crate::auth) authorization_endpoint: Option<String>,
     pub(in crate::auth) token_endpoint: String,

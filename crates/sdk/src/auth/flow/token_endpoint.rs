@@ -93,7 +93,7 @@ pub(in crate::auth) struct TokenResponse {
     pub(in crate::auth) refresh: Option<Secret>,
     /// Lifetime of the access token in seconds.
     pub(in crate::auth) expires_in: Option<u64>,
-    /// The granted scopes, if they differ from the requested ones.
+    /// Scopes that were granted, if they differ from the requested ones.
     pub(in crate::auth) scopes: Option<Scopes>,
 }
 

@@ -26,7 +26,7 @@ use crate::lock::lock;
 /// State of a sign-in between the redirect and its completion by another process, as serialized.
 #[derive(Serialize, Deserialize)]
 struct DetachedFlow {
-    /// The token record without tokens: issuer, resource and client identity.
+    /// Token record without tokens: issuer, resource and client identity.
     record: TokenRecord,
     pending: AuthorizationRequest,
     /// Whether the server accepts only key-bound tokens.

@@ -211,8 +211,8 @@ impl OAuth {
         self.set(|profile| profile.redirect_handler = Some(Arc::new(user)))
     }
 
-    /// Sets a redirect handler for a redirect URI of the application: `visit` sends the user to a URL and returns the
-    /// URL of the redirect back.
+    /// Sets a redirect handler for a redirect URI of the application: the handler sends the user to a URL and returns
+    /// the URL of the redirect back.
     pub fn redirect<F, Fut>(self, redirect_uri: impl Into<String>, visit: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -252,7 +252,7 @@ impl OAuth {
         self.set(|profile| profile.account = account.into())
     }
 
-    /// Sets a callback for each step of an authorization. Steps contain no secrets.
+    /// Sets a callback for each HTTP request of an OAuth flow. Steps contain no secrets.
     pub fn on_step(self, callback: impl Fn(&AuthStep<'_>) + Send + Sync + 'static) -> Self {
         self.set(|profile| profile.on_step = Some(Arc::new(callback)))
     }

@@ -23,7 +23,8 @@ pub(in crate::auth) struct UnsavedToken {
 }
 
 impl Account {
-    /// Stores a new token, under the given lease or a new one. `before` is the current content of the store.
+    /// Stores a new token record, under the given lock of the store or a new one. `before` is the current content of
+    /// the store.
     pub(in crate::auth) async fn save(
         &self,
         record: &TokenRecord,

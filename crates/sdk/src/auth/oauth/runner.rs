@@ -35,9 +35,9 @@ pub struct AuthStep<'a> {
     pub purpose: Option<Purpose>,
     /// URL of the request without its query.
     pub url: &'a str,
-    /// The HTTP status, if a response was received.
+    /// HTTP status of the response, if one was received.
     pub status: Option<u16>,
-    /// The error, if no response was received.
+    /// Error of the request, if no response was received.
     pub error: Option<&'a AuthError>,
     /// Duration of the step.
     pub duration: Duration,

@@ -29,7 +29,7 @@ pub(in crate::auth) struct TokenRecord {
     pub(in crate::auth) refresh_token: Option<Secret>,
     /// Expiry in seconds since the Unix epoch.
     pub(in crate::auth) expires_at: Option<u64>,
-    /// When to refresh the token.
+    /// Time at which the token should be refreshed, in seconds since the Unix epoch.
     #[serde(default)]
     renew_at: Option<u64>,
     /// Scopes that the client requested, separated by spaces.

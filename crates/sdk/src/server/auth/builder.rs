@@ -64,7 +64,7 @@ enum KeySource {
     Uri(String),
     Fixed(Value),
     Opaque(TokenLookup),
-    /// The builder was called with a lookup function and with keys.
+    /// Both a lookup function and keys were set, which is an error.
     Conflict,
 }
 
@@ -170,7 +170,7 @@ impl Auth {
         self.with_keys(KeySource::Uri(url.into()))
     }
 
-    /// Sets the keys as a JWK set; nothing is fetched.
+    /// Sets the keys of the issuer as a JWK set; nothing is fetched.
     pub fn keys(self, set: Value) -> Self {
         self.with_keys(KeySource::Fixed(set))
     }
@@ -183,7 +183,7 @@ impl Auth {
         self
     }
 
-    /// Sets the egress that fetches the keys, with its policy, proxy and certificates.
+    /// Sets the egress that fetches the keys of the issuer, with its policy, proxy and certificates.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = Some(egress);
         self

@@ -14,7 +14,7 @@ use crate::jose::Algorithm;
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,
     pub(crate) text: Cow<'static, str>,
-    /// Values of `WWW-Authenticate`.
+    /// Values of the `WWW-Authenticate` headers of the response.
     pub(crate) challenges: Vec<HeaderValue>,
 }
 

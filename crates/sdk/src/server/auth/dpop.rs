@@ -12,7 +12,7 @@ use crate::auth::PROOF_HEADER;
 use crate::egress::Target;
 use crate::jose::{Algorithm, CompactJws, PublicKey, digest, thumbprint};
 
-/// Tolerated clock skew of a client, in both directions.
+/// Tolerated clock skew of the client that creates `DPoP` proofs, in both directions.
 const PROOF_SKEW: Duration = Duration::from_mins(1);
 /// How long used proofs are remembered; longer than a proof can be accepted (twice the skew).
 const REPLAY_WINDOW: Duration = Duration::from_secs(125);
@@ -42,7 +42,7 @@ impl DpopVerifier {
         DpopVerifier(ReplayCache::new(REPLAY_WINDOW))
     }
 
-    /// Verifies that the sender of `token` to `target` holds the key with this thumbprint, and that the proof is not
+    /// Verifies the `DPoP` proof of a request: the sender holds the key with this thumbprint, and the proof is not
     /// reused.
     pub(super) fn verify(
         &self,

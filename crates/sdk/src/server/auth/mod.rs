@@ -33,7 +33,7 @@ pub(crate) use protected_resource::ProtectedResource;
 /// Reason why a token is not accepted: it is invalid, or cannot be verified at the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TokenError {
-    /// The token is invalid. The text is sent to the client.
+    /// The token is invalid, for this reason. The text is sent to the client.
     Token(std::borrow::Cow<'static, str>),
     /// The token cannot be verified at the moment, for example because the issuer's keys cannot be fetched.
     Unavailable,

@@ -28,7 +28,7 @@ pub(super) fn token_digest(token: &str) -> TokenDigest {
 #[derive(Debug, Clone)]
 pub(crate) struct VerifiedToken {
     pub(crate) identity: Arc<Identity>,
-    /// The principal that the sessions and tasks of this identity are bound to.
+    /// Principal that the sessions and tasks of this identity are bound to.
     pub(crate) principal: Arc<str>,
 }
 

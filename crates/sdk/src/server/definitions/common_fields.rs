@@ -3,19 +3,19 @@
 /// Generates the methods for a builder with a field `definition`.
 macro_rules! describe {
     () => {
-        /// Sets the display name.
+        /// Sets the display name of the tool, resource, template or prompt.
         pub fn title(mut self, title: impl Into<String>) -> Self {
             self.definition.title = Some(title.into());
             self
         }
 
-        /// Sets the description; that of a tool is for the model.
+        /// Sets the description of the tool, resource, template or prompt; that of a tool is for the model.
         pub fn description(mut self, description: impl Into<String>) -> Self {
             self.definition.description = Some(description.into());
             self
         }
 
-        /// Sets the icons that clients can display.
+        /// Sets the icons of the tool, resource, template or prompt that clients can display.
         pub fn icons(mut self, icons: impl IntoIterator<Item = linchpin_protocol::model::Icon>) -> Self {
             self.definition.icons = Some(icons.into_iter().collect());
             self

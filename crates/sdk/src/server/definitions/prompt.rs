@@ -25,7 +25,7 @@ use crate::{Error, Result};
 pub struct Prompt {
     definition: model::Prompt,
     arguments: Vec<PromptArgument>,
-    /// Titles of arguments, by their names.
+    /// Titles of the prompt arguments, by argument name.
     titles: Vec<(String, String)>,
     completers: Completers,
 }
@@ -187,7 +187,7 @@ pub struct PromptEntry {
     fill: Arc<dyn PromptHandler>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
-    /// Types of the state that the handler takes.
+    /// Types of shared state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 

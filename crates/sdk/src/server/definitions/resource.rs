@@ -36,7 +36,7 @@ macro_rules! describe_content {
             self
         }
 
-        /// Sets the annotations: audience and priority.
+        /// Sets the annotations of the resource: audience and priority.
         pub fn annotations(mut self, annotations: Annotations) -> Self {
             self.definition.annotations = Some(annotations);
             self
@@ -145,7 +145,7 @@ pub struct ResourceEntry {
     /// Whether the resource is a file of a skill, added and removed with it.
     pub(crate) is_skill_file: bool,
     pub(crate) state: Option<Arc<StateMap>>,
-    /// Types of the state that the handler takes.
+    /// Types of shared state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 
@@ -315,7 +315,7 @@ pub struct TemplateEntry {
     read: Arc<dyn TemplateHandler>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
-    /// Types of the state that the handler takes.
+    /// Types of shared state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 

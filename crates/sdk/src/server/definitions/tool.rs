@@ -112,8 +112,8 @@ impl Tool {
         self.annotate(|annotations| annotations.open_world = Some(open))
     }
 
-    /// Sets whether a call may or must run as a task, which is created immediately and polled later. For work that
-    /// takes minutes.
+    /// Sets whether a call of this tool may or must run as a task, which is created immediately and polled later. For
+    /// work that takes minutes.
     pub fn task(mut self, support: TaskSupport) -> Self {
         self.definition.execution = Some(ToolExecution { task_support: Some(support) });
         self
@@ -161,7 +161,7 @@ impl Tool {
         self
     }
 
-    /// Sets the handler and completes the tool.
+    /// Sets the handler of calls and completes the tool.
     pub fn handler<Form, H>(self, handler: H) -> impl Register
     where
         H: Handler<Form>,
@@ -266,7 +266,7 @@ pub struct ToolEntry {
     pub(crate) mirror: crate::http::param_headers::ParamHeaders,
     /// Shared state of the mounted server that the tool comes from; `None` for a tool of the server itself.
     pub(crate) state: Option<Arc<StateMap>>,
-    /// Types of the state that the handler takes.
+    /// Types of shared state that the handler takes.
     pub(crate) required_state: Vec<RequiredState>,
 }
 

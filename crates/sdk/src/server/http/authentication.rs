@@ -100,7 +100,7 @@ impl Endpoint {
         }
     }
 
-    /// Serves the protected resource metadata if this is its path. It is public, also for browsers.
+    /// Responds with the protected resource metadata if the request has its path. It is public, also for browsers.
     pub(super) fn metadata(&self, parts: &Parts) -> Option<HttpResponse> {
         let document = self.options.auth.as_ref()?.metadata_at(parts.uri.path())?;
         let mut reply = match parts.method {

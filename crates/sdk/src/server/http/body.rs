@@ -38,7 +38,7 @@ impl Body {
         Body(BodyKind::Stream(Box::new(stream)))
     }
 
-    /// Sets the time at which a stream ends; other bodies ignore it.
+    /// Sets the time at which the body of an SSE stream ends; other bodies ignore it.
     pub(super) fn end_at(&mut self, end: Instant) {
         if let BodyKind::Stream(stream) = &mut self.0 {
             stream.end_at(end);
@@ -89,11 +89,11 @@ impl HttpBody for Body {
 /// Reason why the body of an HTTP request could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyReadError {
-    /// The body is larger than the limit.
+    /// The request body is larger than the limit.
     TooLarge,
-    /// The body was not received in time.
+    /// The request body was not received in time.
     TooSlow,
-    /// The body is incomplete, or does not match its headers.
+    /// The request body is incomplete, or does not match its headers.
     Incomplete,
     /// The memory budget of request bodies is exhausted by other bodies.
     BudgetExceeded,
@@ -160,7 +160,7 @@ impl BodyReader {
 /// Sender whose request bodies share a part of the memory budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Sender {
-    /// Unknown, for example behind a server that does not provide the address: bounded by the total budget only.
+    /// Unknown sender, for example behind a server that does not provide the address: bounded by the total budget only.
     Unknown,
     /// Network of a client that has not authenticated, to which the memory of the body is charged.
     Address(IpAddr),

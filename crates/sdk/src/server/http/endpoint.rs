@@ -175,7 +175,7 @@ impl Endpoint {
             .map_or_else(|| self.service.clone(), |principal| self.service.for_principal(principal.clone()))
     }
 
-    /// Starts the reaper of idle sessions with the first session.
+    /// Starts the task that ends idle sessions, when the first session is opened.
     pub(super) fn start_reaper(self: &Arc<Self>) {
         if !self.is_reaping.swap(true, Ordering::Relaxed) {
             spawn(&Handle::current(), reap(Arc::downgrade(self), self.options.session_limits.ttl));

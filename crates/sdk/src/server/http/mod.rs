@@ -106,7 +106,7 @@ pub struct HttpEndpoint {
 }
 
 impl HttpEndpoint {
-    /// Sets the path of the endpoint. Default: `/mcp`.
+    /// Sets the URL path of the endpoint. Default: `/mcp`.
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.options.path = path.into();
         let parsed: Option<PathAndQuery> = self.options.path.parse().ok();
@@ -161,8 +161,8 @@ impl HttpEndpoint {
         self
     }
 
-    /// Sets the time after which a running call is answered with a resumable stream, where the revision supports that.
-    /// Default: 1 s.
+    /// Sets the time after which the response to a running call becomes a resumable stream, where the revision supports
+    /// that. Default: 1 s.
     pub fn stream_after(mut self, time: Duration) -> Self {
         self.options.stream_after = time;
         self
@@ -180,14 +180,14 @@ impl HttpEndpoint {
         self
     }
 
-    /// Sets the maximum number of sessions. Default: 10,000. At the limit, a new session evicts the one that is idle
-    /// for longest.
+    /// Sets the maximum number of MCP sessions of the endpoint. Default: 10,000. At the limit, a new session evicts the
+    /// one that is idle for longest.
     pub fn max_sessions(mut self, max: usize) -> Self {
         self.options.session_limits.max = max.max(1);
         self
     }
 
-    /// Sets the maximum number of sessions per principal. Default: 100.
+    /// Sets the maximum number of MCP sessions per principal. Default: 100.
     pub fn max_sessions_per_principal(mut self, max: usize) -> Self {
         self.options.session_limits.max_per_principal = max.max(1);
         self
@@ -238,7 +238,7 @@ impl HttpEndpoint {
         self
     }
 
-    /// Sets the event store for resumable streams. Default: a bounded store in memory.
+    /// Sets the event store, from which clients resume SSE streams. Default: a bounded store in memory.
     pub fn event_store(mut self, store: impl EventStore) -> Self {
         self.options.events = Arc::new(store);
         self

@@ -34,7 +34,7 @@ pub(crate) struct ReplayLog {
     /// same name.
     #[serde(skip)]
     pub(crate) offered: BTreeMap<String, String>,
-    /// Tool that the call ran, if known. Set when the call is replayed.
+    /// Name of the tool that the call ran, if known. Set when the call is replayed.
     #[serde(skip)]
     pub(crate) tool: Option<String>,
 }
@@ -148,7 +148,7 @@ impl InputMailbox {
         lock(&self.0)
     }
 
-    /// Sets the waker that is woken whenever the call starts or stops waiting.
+    /// Sets the waker of the task that drives the call, woken whenever the call starts or stops waiting.
     pub(crate) fn set_driver_waker(&self, watcher: &Waker) {
         self.state().driver_waker = Some(watcher.clone());
     }

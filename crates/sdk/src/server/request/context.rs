@@ -51,7 +51,7 @@ struct Inner {
     meta_map: OnceLock<Meta>,
     /// Name of the called tool, resource or prompt, once resolved.
     target: OnceLock<Arc<str>>,
-    /// Tool that was resolved; a layer may have chosen it.
+    /// Tool that is called; a layer may have chosen it.
     tool: OnceLock<Arc<ToolEntry>>,
     state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,

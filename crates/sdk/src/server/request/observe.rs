@@ -16,7 +16,8 @@ use crate::server::definitions::shared_state::StateMap;
 pub struct RequestEvent<'a> {
     /// Method of the request.
     pub method: &'a str,
-    /// Tool, prompt or resource, only if it is registered: names invented by clients never appear here.
+    /// Name of the tool or prompt, or URI of the resource, only if it is registered: names invented by clients never
+    /// appear here.
     pub target: Option<&'a str>,
     /// Error code, if the response was an error.
     pub error: Option<i64>,
@@ -53,7 +54,7 @@ pub struct ErrorReport<'a> {
     pub error: &'a Error,
     /// Method that failed.
     pub method: &'a str,
-    /// Tool, prompt or resource, if it is registered.
+    /// Name of the tool or prompt, or URI of the resource, if it is registered.
     pub target: Option<&'a str>,
     pub(crate) state: &'a StateMap,
 }

@@ -127,7 +127,7 @@ impl<'a> RequestScope<'a> {
         self.tool.get().or_else(|| self.context.get().and_then(Context::tool))
     }
 
-    /// Sets the called tool, once it is resolved.
+    /// Sets the called tool, once its name is resolved.
     pub(crate) fn set_tool(&self, tool: &Arc<ToolEntry>) {
         self.set_target(&tool.name, tool.state.as_ref());
         let _ = self.tool.set(tool.clone());

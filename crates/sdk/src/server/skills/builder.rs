@@ -242,7 +242,7 @@ impl RegisteredFiles {
     }
 }
 
-/// Writes the frontmatter as YAML, of which JSON is a subset, followed by the body.
+/// Generates a `SKILL.md`: the frontmatter as YAML, of which JSON is a subset, followed by the body.
 fn write_skill_md(head: &[(String, Value)], body: &str) -> String {
     let mut text = String::from("---\n");
     for (name, value) in head {

@@ -258,7 +258,7 @@ async fn drive_initial_requests(
     RequestOutcome::from(create(context, work, record).await.map(UnencodedResult::body))
 }
 
-/// Stores a task and prepares it to run.
+/// Stores a new task and prepares its handler to run.
 async fn create(context: Context, work: RequestFuture, record: TaskRecord) -> Result<CreatedTask> {
     let service = context.service().clone();
     service.tasks().store.save(record.clone()).await?;

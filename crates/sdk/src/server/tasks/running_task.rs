@@ -155,7 +155,7 @@ pub(super) fn outcome_detail(record: &TaskRecord) -> Option<TaskDetail> {
 /// Event that wakes the driver of a task.
 enum TaskWake {
     Done(RequestOutcome),
-    /// The set of open input requests has changed.
+    /// The set of input requests that the task waits for has changed.
     InputChanged(Option<Vec<String>>),
     Cancelled,
 }

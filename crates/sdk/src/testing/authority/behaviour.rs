@@ -82,7 +82,7 @@ impl Behaviour {
         self
     }
 
-    /// Sets the lifetime of access tokens. Default: 1 h.
+    /// Sets the lifetime of the access tokens that the test authority issues. Default: 1 h.
     pub fn lifetime(mut self, time: Duration) -> Self {
         self.lifetime = time;
         self

@@ -42,7 +42,7 @@ impl TestKey {
         json!({ "kty": "EC", "crv": "P-256", "x": encode(x), "y": encode(y) })
     }
 
-    /// Signs a token with this type and these claims.
+    /// Signs a JWT with this type and these claims.
     pub(super) fn sign(&self, kind: &str, claims: &Value) -> Result<String> {
         let header = json!({ "alg": "ES256", "typ": kind });
         let text = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));

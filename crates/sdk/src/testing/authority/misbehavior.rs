@@ -23,9 +23,9 @@ switches! {
     ChallengeMalformed,
     /// Three challenges in two headers, only one of them relevant. Allowed.
     ChallengeSeveral,
-    /// `WWW-Authenticate` of 64 KiB.
+    /// `WWW-Authenticate` header of 64 KiB.
     ChallengeHuge,
-    /// `resource_metadata` at another origin, without a response. Allowed.
+    /// Challenge whose `resource_metadata` URL is at another origin and gets no response. Allowed.
     ChallengeElsewhere,
     /// 401 for every token, permanently.
     UnauthorizedForever,
@@ -33,11 +33,12 @@ switches! {
     ForbiddenForever,
 
     // The metadata of the protected resource.
-    /// `resource` at another origin.
+    /// Resource metadata whose `resource` is at another origin.
     ResourceElsewhere,
-    /// `resource` with another path.
+    /// Resource metadata whose `resource` has another path.
     ResourceOtherPath,
-    /// `resource` whose path starts with the path of the endpoint, but not at a segment boundary: `/mcp-evil`.
+    /// Resource metadata whose `resource` starts with the path of the endpoint, but not at a segment boundary:
+    /// `/mcp-evil`.
     ResourcePrefix,
     /// Resource metadata without `resource`.
     ResourceMissing,
@@ -61,9 +62,9 @@ switches! {
     ResourceMetadataRedirects,
 
     // The metadata of the authorization server.
-    /// `issuer` of another server.
+    /// Authorization server metadata with the `issuer` of another server.
     IssuerWrong,
-    /// `issuer` with an additional trailing slash.
+    /// Authorization server metadata whose `issuer` has an additional trailing slash.
     IssuerTrailingSlash,
     /// Authorization server metadata without `issuer`.
     IssuerMissing,
@@ -71,7 +72,7 @@ switches! {
     IssuerMoves,
     /// Authorization server metadata without `code_challenge_methods_supported`.
     PkceMissing,
-    /// `plain` as the only code challenge method.
+    /// Authorization server metadata with `plain` as the only code challenge method.
     PkcePlain,
     /// Endpoints with plain `http` at a host other than this machine.
     EndpointsPlainHttp,
@@ -85,9 +86,9 @@ switches! {
     TokenEndpointMissing,
     /// A registration endpoint at a private address.
     RegistrationEndpointPrivate,
-    /// `javascript:` for the authorization endpoint.
+    /// Authorization endpoint with a `javascript:` URL.
     AuthorizationEndpointJavascript,
-    /// `file:` for the authorization endpoint.
+    /// Authorization endpoint with a `file:` URL.
     AuthorizationEndpointFile,
     /// A user name in the authorization endpoint, which makes it look like another host.
     AuthorizationEndpointUserinfo,
@@ -181,7 +182,7 @@ switches! {
     TokenNewline,
     /// No response to the token request.
     TokenSilent,
-    /// Token response without end.
+    /// Token response that never ends.
     TokenEndless,
     /// Token response without `expires_in`. Allowed.
     ExpiresMissing,

@@ -174,7 +174,7 @@ impl Authority {
         self.sign("JWT", claims)
     }
 
-    /// Signs a token with these claims. It is valid for an hour unless `exp` is set.
+    /// Signs a JWT with these claims and the key of the test authority. It is valid for an hour unless `exp` is set.
     pub fn sign(&self, kind: &str, mut claims: Value) -> Result<String> {
         let mut state = self.shared.lock();
         let now = state.now().as_secs();
@@ -200,7 +200,7 @@ impl Authority {
         self.shared.lock().observed.clone()
     }
 
-    /// Waits until the observations satisfy a condition.
+    /// Waits until the requests and counters of the test authority satisfy a condition.
     pub async fn wait_until(&self, condition: impl Fn(&Observations) -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());

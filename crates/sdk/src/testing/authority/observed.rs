@@ -11,16 +11,16 @@ use super::form;
 /// Which server of the test authority received a request: the protected endpoint, or the authorization server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthorityHost {
-    /// The server with the protected endpoint.
+    /// The simulated MCP server with the protected endpoint.
     Resource,
-    /// The server that issues tokens.
+    /// The simulated authorization server, which issues tokens.
     Authority,
 }
 
 /// HTTP request that the test authority received, including its secrets.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
-    /// Server of the test authority that received the request.
+    /// Simulated server that received the request.
     pub host: AuthorityHost,
     /// Method of the request.
     pub method: Method,

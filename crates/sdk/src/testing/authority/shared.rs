@@ -13,7 +13,7 @@ use super::observed::Observations;
 use crate::HttpService;
 use crate::server::random_id;
 
-/// Supported scopes: the first one is enough to connect, the second one permits everything.
+/// Scopes that the test authority supports: the first one is enough to connect, the second one permits everything.
 pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
 /// Client id for which the test identity provider issues ID tokens.
 pub(super) const IDP_CLIENT: &str = "idp-client";
@@ -66,7 +66,7 @@ pub(super) struct Grant {
     pub(super) client: String,
     pub(super) scopes: Vec<String>,
     pub(super) resource: String,
-    /// Token family: its tokens are revoked together.
+    /// Number of the token family: its tokens are revoked together.
     pub(super) family: usize,
     /// Thumbprint of the `DPoP` key that the grant is bound to, if any.
     pub(super) key: Option<String>,
@@ -101,7 +101,7 @@ pub(super) struct AuthorityShared {
     /// Signal that is set when the authority has received a request.
     pub(super) changed: tokio::sync::Notify,
     pub(super) mcp: HttpService,
-    /// Signing key of the authority, the identity provider and the workload platform.
+    /// Signing key of the simulated authorization server, identity provider and workload platform.
     pub(super) key: TestKey,
     /// Key of the client that authenticates with signed assertions.
     pub(super) client_key: TestKey,

@@ -78,14 +78,14 @@ impl fmt::Display for FaultEvent {
 }
 
 impl Faults {
-    /// Wraps `transport`; `seed` determines the faults.
+    /// Creates a transport that injects faults into another one; `seed` determines the faults.
     pub fn new(transport: impl Transport, seed: u64) -> Self {
         let state = FaultState { random: Random::new(seed), log: Vec::new(), started_at: None };
         let state = Arc::new(Mutex::new(state));
         Faults { transport: Arc::new(transport), rates: FaultRates::default(), state }
     }
 
-    /// Sets the fault rates.
+    /// Sets how often each kind of fault is injected.
     pub fn rates(mut self, rates: FaultRates) -> Self {
         self.rates = rates;
         self

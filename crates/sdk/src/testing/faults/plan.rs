@@ -42,7 +42,7 @@ pub enum Fault {
     },
     /// The message is truncated to this many bytes.
     Truncate(usize),
-    /// The message is preceded by this line.
+    /// The message is preceded by this line, which is not a message.
     Noise(&'static str),
     /// The message is lost, and the connection is cut.
     Cut,

@@ -78,7 +78,7 @@ impl Drop for ChildHandle {
     }
 }
 
-/// Starts the child on its I/O thread: starting blocks, and so may the environment callback.
+/// Starts the child process on its I/O thread: starting blocks, and so may the environment callback.
 pub(super) async fn open(command: Command, wire: Wire) -> io::Result<ChildHandle> {
     let (result_sender, result) = oneshot::channel();
     let runtime = Handle::try_current().ok();

@@ -45,7 +45,7 @@ enum ClosePhase {
     Open,
     /// The last messages are being written to the child.
     Flushing(Option<Instant>),
-    /// The input is closed: a well-behaved child exits.
+    /// The standard input of the child is closed, so that a well-behaved child exits.
     InputClosed(Option<Instant>),
     /// `SIGTERM` was sent to the child.
     Terminating(Option<Instant>),

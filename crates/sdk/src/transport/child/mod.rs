@@ -98,7 +98,7 @@ impl Command {
         self
     }
 
-    /// Sets an environment variable, in addition to those of this process.
+    /// Sets an environment variable of the server process, in addition to those of this process.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
@@ -110,8 +110,8 @@ impl Command {
         self
     }
 
-    /// Sets a callback that returns variables at each start, for secrets that must not be stored or that expire. It
-    /// may block; its error fails the start.
+    /// Sets a callback that returns environment variables at each start of the server, for secrets that must not be
+    /// stored or that expire. It may block; its error fails the start.
     pub fn env_with(
         mut self,
         variables: impl Fn() -> io::Result<Vec<(String, String)>> + Send + Sync + 'static,

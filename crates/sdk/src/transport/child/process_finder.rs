@@ -35,8 +35,8 @@ pub(super) struct ProcessFinder {
 /// Processes of a child that one scan of `/proc` found.
 pub(super) struct ProcessScan {
     pub(super) alive: Vec<Process>,
-    /// Whether the child's pid still names it and its process group. A program that waits for all its children
-    /// itself may have reaped it.
+    /// Whether the process id of the child still belongs to it, and was not reused. A program that waits for all its
+    /// children itself may have reaped it.
     pub(super) is_root_alive: bool,
     /// A process was in the middle of `exec`, so its environment could not be read.
     pub(super) is_incomplete: bool,

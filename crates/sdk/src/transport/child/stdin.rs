@@ -14,8 +14,8 @@ const MAX_RETAINED_BYTES: usize = 1 << 20;
 
 pub(super) struct StdinWriter {
     pipe: Mutex<Pipe>,
-    /// Whether bytes are left because the pipe was full. While it is set, the I/O thread writes all new messages, so
-    /// the holder of the lock need not check for them.
+    /// Whether bytes wait to be written because the pipe to the child was full. While it is set, the I/O thread writes
+    /// all new messages, so the holder of the lock need not check for them.
     is_blocked: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ struct Pipe {
 pub(super) enum WriteProgress {
     /// All messages are written: nothing is left for the caller to do.
     Complete,
-    /// The pipe is full. Returned only to the caller that noticed it.
+    /// The pipe to the child is full. Returned only to the caller that noticed it.
     Blocked,
 }
 

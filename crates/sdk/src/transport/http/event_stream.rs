@@ -54,7 +54,7 @@ pub(super) enum StreamEnd {
     /// The message that ends the stream arrived.
     Done,
     ConnectionLost(String),
-    /// The stream cannot be read further.
+    /// The stream cannot be read further, for this reason.
     Failed(CallError),
 }
 
@@ -312,7 +312,7 @@ pub(super) enum ResumeError {
     /// A later attempt may succeed.
     Transient(String),
     Permanent(CallError),
-    /// The session with this number is lost.
+    /// The session of this generation is lost.
     SessionLost(u64),
 }
 

@@ -147,7 +147,7 @@ impl HttpTransport {
         self
     }
 
-    /// Sets which redirects are followed. Default: up to three, to any URL that the egress allows. A request to
+    /// Sets which HTTP redirects are followed. Default: up to three, to any URL that the egress allows. A request to
     /// another origin carries no credentials, but its arguments; [`Redirects::same_origin`] prevents that, too.
     pub fn redirects(mut self, redirects: Redirects) -> Self {
         self.redirects = redirects;
@@ -160,7 +160,7 @@ impl HttpTransport {
         self
     }
 
-    /// Sets the maximum number of consecutive reconnects of a cut stream without a new message. Default: 20.
+    /// Sets the maximum number of consecutive reconnects of a cut SSE stream without a new message. Default: 20.
     pub fn max_reconnects(mut self, max: usize) -> Self {
         self.max_reconnects = max;
         self

@@ -80,7 +80,7 @@ impl SendQueue {
         next
     }
 
-    /// Waits until all messages have been delivered.
+    /// Waits until all queued messages have been delivered to the server.
     pub(super) async fn wait_until_empty(&self) {
         loop {
             let mut empty = std::pin::pin!(self.empty.notified());

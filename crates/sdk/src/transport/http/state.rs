@@ -53,7 +53,7 @@ pub(super) struct HttpState {
     pub(super) listen_task: Option<AbortHandle>,
     /// Consecutive reconnects of the event stream without a message, carried over to the next session.
     pub(super) reconnects: usize,
-    /// Whether a stream of changes was opened.
+    /// Whether a stream of change notifications was opened.
     pub(super) has_listened: bool,
     /// Handle of the task that opens a new session in place of a lost one.
     pub(super) renewal_task: Option<AbortHandle>,

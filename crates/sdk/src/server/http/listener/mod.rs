@@ -203,8 +203,8 @@ impl Listener {
         self
     }
 
-    /// Serves requests with `service` until `end` completes, then until all running requests are done. `end` must also
-    /// end open-ended responses.
+    /// Serves HTTP requests with `service` until `end` completes, then until all running requests are done. `end` must
+    /// also end open-ended responses.
     pub async fn run_until<S, B>(self, end: impl Future<Output = ()>, service: S) -> Result<()>
     where
         S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>,

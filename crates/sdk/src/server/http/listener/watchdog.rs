@@ -46,7 +46,7 @@ pub(in crate::server::http) struct ConnectionActivity {
     write_blocked_since: AtomicU64,
     /// Network of the client, for the limit of connections per network.
     network: IpAddr,
-    /// Wakes the connection to end: at once if it is late, gracefully at shutdown.
+    /// Signal to end the connection: at once if it is late, gracefully at shutdown.
     pub(in crate::server::http) end: Notify,
     close_mode: AtomicU8,
     /// Whether the connection was chosen to make room for another one.

@@ -26,7 +26,7 @@ pub(super) struct HttpSession {
     pub(super) key: SessionKey,
     pub(super) principal: Option<Arc<str>>,
     pub(super) connection: Arc<Connection>,
-    /// The standalone stream, and the streams of requests.
+    /// Streams of the session: the standalone stream and the streams of requests.
     streams: Mutex<Vec<Arc<SessionStream>>>,
     /// Lock held during updates of the session store, so that the last change is stored last.
     store_lock: Mutex<()>,

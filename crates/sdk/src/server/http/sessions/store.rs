@@ -16,13 +16,13 @@ use crate::server::{BoxFuture, Connection, ReplyChannel};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedSession {
-    /// The principal that the session belongs to.
+    /// Principal that the session belongs to.
     pub principal: Option<String>,
-    /// The parameters of `initialize`, as JSON text.
+    /// Parameters with which the client opened the session (`initialize`), as JSON text.
     pub initialize: String,
-    /// The minimum level of log messages.
+    /// Minimum level of the log messages of the session.
     pub log_level: LogLevel,
-    /// URIs of the subscribed resources.
+    /// URIs of the resources that the session is subscribed to.
     pub subscriptions: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct SavedSession {
 /// The store should expire its entries after a time to live that [`Self::save`] and [`Self::load`] restart. A client
 /// that ends its session ends it in the store and in the process that it is connected to.
 pub trait SessionStore: Send + Sync + 'static {
-    /// Stores a session and replaces its previous state. Must not block.
+    /// Stores the state of an MCP session and replaces the previous one. Must not block.
     fn save(&self, key: &SessionKey, session: SavedSession);
 
     /// Returns a stored session.
@@ -60,7 +60,7 @@ pub(in crate::server::http) fn save(
     store.save(&id.key(), saved);
 }
 
-/// Stores the changes that a message made to its session.
+/// Stores the changes that a message made to its session in the session store.
 pub(in crate::server::http) async fn save_changes(endpoint: &Endpoint, message: &Message<'_>, id: SessionId) {
     let Some(store) = &endpoint.options.store else { return };
     let Message::Request { method, .. } = message else { return };

@@ -136,7 +136,7 @@ impl StreamBody {
         self
     }
 
-    /// Sets the time at which the stream ends: the client has to reconnect and authenticate again.
+    /// Sets the time at which the SSE stream ends: the client has to reconnect and authenticate again.
     pub(in crate::server::http) fn end_at(&mut self, end: Instant) {
         self.deadline = Some(end);
         self.schedule_wake();

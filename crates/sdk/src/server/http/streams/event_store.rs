@@ -12,7 +12,7 @@ use crate::server::http::sessions::id::SessionKey;
 pub struct StoredEvent {
     /// Number of the event in its stream, increasing by one.
     pub number: u64,
-    /// The sent message, as JSON.
+    /// Message of the event, as JSON.
     pub message: Box<[u8]>,
 }
 

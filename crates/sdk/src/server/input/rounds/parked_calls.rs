@@ -63,7 +63,7 @@ pub(crate) enum TakeOutcome {
     Cached(CachedResponse),
     /// Another request is running the call: look it up again when notified.
     Busy(Arc<Notify>),
-    /// The state belongs to an earlier round trip.
+    /// The request state belongs to an earlier round trip.
     Stale,
     /// The parked call is not in this process.
     NotFound,
