@@ -72,7 +72,7 @@ pub struct BackupSummary {
     pub at: Timestamp,
     /// Number of store records in the backup.
     pub records: u64,
-    /// Digest of all lines before the footer.
+    /// Digest of all lines of the backup before the footer.
     pub digest: Digest,
     /// Whether the backup contains the key file.
     pub with_keys: bool,

@@ -20,7 +20,7 @@ pub const CAPACITY: usize = 4_096;
 /// Numbered event of the hub for subscribers, such as a changed call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Number of the event. Numbers increase, possibly with gaps.
+    /// Number of the event in the event log. Numbers increase, possibly with gaps.
     pub number: u64,
     /// Tenant whose subscribers receive the event.
     pub tenant: TenantId,

@@ -60,7 +60,7 @@ impl HubService {
     }
 }
 
-/// Generates the `OpenAPI` document.
+/// Generates the `OpenAPI` document of the hub's API.
 pub fn openapi() -> Value {
     openapi::document(&routes::all_routes())
 }

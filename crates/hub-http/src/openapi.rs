@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::problem::ProblemDocument;
 use crate::route::{API, Access, ResponseSpec, Route};
 
-/// Descriptions of the path parameters.
+/// Descriptions of the path parameters in the `OpenAPI` document, by name.
 const PATH_PARAMETERS: [(&str, &str); 12] = [
     ("server", "Server id or slug"),
     ("tool", "Qualified name of a tool, such as mcp_demo__echo"),

@@ -53,7 +53,7 @@ impl Problem {
         self
     }
 
-    /// Creates a 400 problem.
+    /// Creates a problem document with status 400.
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, detail)
     }
@@ -107,7 +107,8 @@ impl From<Error> for Problem {
     }
 }
 
-/// Creates a 500 problem. The error itself is only in the log; the incident number in the response refers to it.
+/// Creates a problem document with status 500. The error itself is only in the log; the incident number in the response
+/// refers to it.
 fn internal(error: &Error) -> Problem {
     let mut incident = Digest::from_bytes(random(&SystemPlatform)).to_string();
     incident.truncate(12);

@@ -40,7 +40,7 @@ pub(crate) fn created(path: &str, value: &impl Serialize) -> Result<Response> {
     Ok(with_location(json_with_status(StatusCode::CREATED, value)?, path))
 }
 
-/// Adds the `Location` header.
+/// Adds the `Location` header with this path to a response.
 pub(crate) fn with_location(mut response: Response, path: &str) -> Response {
     if let Ok(path) = HeaderValue::try_from(path) {
         response.headers_mut().insert(LOCATION, path);

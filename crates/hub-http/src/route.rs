@@ -61,7 +61,7 @@ pub(crate) struct Route {
     /// Whether all query parameters are accepted, because another party defines them.
     pub(crate) any_query: bool,
     pub(crate) body: Option<RequestBodySpec>,
-    /// Maximum body size in bytes.
+    /// Maximum size of the body of requests to the route, in bytes.
     pub(crate) max_body: usize,
     pub(crate) responses: Vec<ResponseSpec>,
     pub(crate) handler: Handler,
@@ -145,7 +145,7 @@ impl Route {
         self
     }
 
-    /// Allows an optional JSON body.
+    /// Declares an optional JSON body of requests to the route.
     pub(crate) fn optional_body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(RequestBodySpec { content_type: JSON, schema: schema::<T>, is_optional: true });
         self

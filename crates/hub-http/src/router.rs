@@ -26,7 +26,7 @@ use crate::{body, middleware};
 /// Parameters in the path of a REST request: name and value.
 type Parameters = Vec<(String, String)>;
 
-/// Builds the service from the routes.
+/// Builds the HTTP router of the hub from the routes.
 pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     let mut router = Router::new();

@@ -106,7 +106,7 @@ impl Outbox {
         self.wake();
     }
 
-    /// Appends the last message of the queue.
+    /// Appends the last message, and marks the queue as complete.
     pub fn send_last(&self, message: impl FnOnce(&mut Vec<u8>)) {
         {
             // Both under one lock: a reader that takes the message must see that it is the last one.
@@ -132,7 +132,7 @@ impl Outbox {
         self.wake();
     }
 
-    /// Appends a message like [`Self::send`]. Returns `false` without appending if the queue is full or closed.
+    /// Appends a message and wakes the writer, unless the queue is full or closed. Returns whether it was appended.
     pub fn try_send(&self, message: impl FnOnce(&mut Vec<u8>)) -> bool {
         {
             let state = self.state();

@@ -272,7 +272,8 @@ impl Peer {
         Self::with_ids(outbox, limit, false, abandon)
     }
 
-    /// Creates a peer like [`Self::new`]. With `text_ids`, request ids are sent as strings.
+    /// Creates a peer like [`Self::new`], with a choice of the form of its request ids. With `text_ids`, request ids
+    /// are sent as strings.
     pub fn with_ids(
         outbox: Arc<Outbox>,
         limit: usize,

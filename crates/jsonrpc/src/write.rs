@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::string::write_string;
 use crate::{ErrorObject, Id};
 
-/// Appends a response with a result. `result` must append exactly one JSON value.
+/// Appends a response with a result to `out` as JSON. `result` must append exactly one JSON value.
 pub fn result(id: &Id<'_>, out: &mut Vec<u8>, result: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     id.write(out);
@@ -23,7 +23,7 @@ pub enum UnknownId {
     Absent,
 }
 
-/// Appends an error response.
+/// Appends an error response to `out` as JSON.
 pub fn error(id: Option<&Id<'_>>, unknown: UnknownId, error: &ErrorObject, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0""#);
     match id {
@@ -45,7 +45,7 @@ pub fn error(id: Option<&Id<'_>>, unknown: UnknownId, error: &ErrorObject, out: 
     out.extend_from_slice(b"}}");
 }
 
-/// Appends a request.
+/// Appends a request to `out` as JSON.
 pub fn request(id: &Id<'_>, method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     id.write(out);
@@ -53,7 +53,7 @@ pub fn request(id: &Id<'_>, method: &str, out: &mut Vec<u8>, params: impl FnOnce
     method_and_params(method, out, params);
 }
 
-/// Appends a notification.
+/// Appends a notification to `out` as JSON.
 pub fn notification(method: &str, out: &mut Vec<u8>, params: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
     method_and_params(method, out, params);

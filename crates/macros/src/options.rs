@@ -28,7 +28,7 @@ pub(crate) const DESCRIPTION: OptionSpec = ("description", "description", Option
 pub(crate) struct AttributeOptions {
     pub(crate) name: Option<TokenStream>,
     pub(crate) description: Option<TokenStream>,
-    /// Builder calls for all other options.
+    /// Generated builder calls for the options that have no field here.
     pub(crate) calls: TokenStream,
 }
 

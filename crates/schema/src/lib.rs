@@ -57,7 +57,7 @@ pub struct Schema {
 pub struct Limits {
     /// Maximum nesting depth of subschemas, never more than 256. Default: 64.
     pub depth: usize,
-    /// Maximum number of subschemas. Default: 2,000.
+    /// Maximum number of subschemas of a schema. Default: 2,000.
     pub subschemas: usize,
     /// Maximum size of all compiled patterns together, in bytes. Default: 8 MiB. A single pattern is limited to 1 MiB.
     pub patterns: usize,

@@ -65,8 +65,8 @@ fn remove_dot_segments(path: &str) -> String {
     format!("{root}{}", segments.join("/"))
 }
 
-/// Decodes percent-encoding. Invalid escapes are copied unchanged; if the result is not UTF-8, the text is returned
-/// unchanged.
+/// Decodes the percent-encoding of a URI. Invalid escapes are copied unchanged; if the result is not UTF-8, the text is
+/// returned unchanged.
 pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);

@@ -11,9 +11,9 @@ use crate::report::report;
 /// Which members the check against the specification allows in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Members {
-    /// All members that the schema allows.
+    /// Undeclared members are accepted if the schema allows them.
     Any,
-    /// Only members that the schema declares.
+    /// Undeclared members are rejected, even if the schema allows them.
     Declared,
 }
 

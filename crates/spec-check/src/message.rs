@@ -12,7 +12,7 @@ impl Schemas {
         check_method(self.document(revision)?, revision, "Request", message)
     }
 
-    /// Checks a notification like [`check_request`](Self::check_request).
+    /// Checks a notification: its envelope, and its parameters as defined by the method in this revision.
     pub fn check_notification(&self, revision: &str, message: &Value) -> Result<(), String> {
         check_method(self.document(revision)?, revision, "Notification", message)?;
         if message.get("id").is_some() { Err("a notification has no \"id\"".into()) } else { Ok(()) }

@@ -62,7 +62,7 @@ impl Conversation {
         self.revisions.push(version.to_owned());
     }
 
-    /// Checks one received line. Accepts everything if the schemas are missing.
+    /// Checks one line that the other side of the conversation has sent. Accepts everything if the schemas are missing.
     pub fn check_received(&mut self, line: &str) -> Result<(), String> {
         let Some(schemas) = Schemas::find() else { return Ok(()) };
         let message: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;

@@ -82,7 +82,7 @@ pub struct StoredAuditEntry {
 pub struct ChainHead {
     /// Number of the last audit entry; 0 before the first.
     pub number: u64,
-    /// Hash of the last entry.
+    /// Hash of the last audit entry.
     pub hash: Digest,
 }
 

@@ -36,9 +36,9 @@ pub struct Segment {
     pub before: Digest,
     /// Hash of the last entry of the segment.
     pub after: Digest,
-    /// Digest of all lines before this one.
+    /// Digest of all lines of the segment file before this one.
     pub digest: Digest,
-    /// Ed25519 signature in hexadecimal.
+    /// Ed25519 signature of the segment in hexadecimal.
     signature: String,
 }
 

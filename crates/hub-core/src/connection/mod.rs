@@ -99,7 +99,7 @@ pub type OnDenied = Arc<dyn Fn(Actor, ServerId, &Denial<'_>) + Send + Sync>;
 /// Options for starting the processes of stdio servers: lineage and supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
-    /// Lineage that all processes carry.
+    /// Lineage marker that the processes of all stdio servers carry.
     pub lineage: Option<Lineage>,
     /// Program that supervises each stdio server and ends its descendants.
     pub supervisor: Option<PathBuf>,

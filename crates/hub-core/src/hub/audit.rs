@@ -30,7 +30,7 @@ pub struct AuditView {
     pub actor: String,
     /// Action of the audit entry, such as `call.intent`.
     pub action: String,
-    /// Fields of the action.
+    /// Further fields of the audit entry, by name.
     pub fields: Value,
     /// Digest of this entry and all before it.
     pub hash: String,
@@ -89,7 +89,7 @@ impl Hub {
     }
 }
 
-/// Appends a checkpoint to a file.
+/// Appends an audit checkpoint to the checkpoint file.
 async fn append_checkpoint(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
     let name = file.display().to_string();
     let write_result = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;

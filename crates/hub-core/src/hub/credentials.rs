@@ -130,8 +130,8 @@ impl Hub {
         .await
     }
 
-    /// Changes the credentials of a server. The version of the server changes as well, so that every hub closes the
-    /// connections that use the previous credential.
+    /// Commits a change of the credentials of a server. The version of the server changes as well, so that every hub
+    /// closes the connections that use the previous credential.
     async fn commit_with_new_version(&self, tenant: TenantId, server: Server, batch: Batch) -> Result<()> {
         let (id, version, is_enabled) = (server.id, server.version, server.settings.enabled);
         let record = upsert(ServerRecord::from_server(server).document(id)?, version);

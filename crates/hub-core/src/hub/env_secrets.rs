@@ -62,7 +62,7 @@ impl Hub {
         self.server(actor, slug.as_str()).await
     }
 
-    /// Deletes an environment secret. The server is stopped and not started again without it.
+    /// Deletes an environment secret of a server. The server is stopped and not started again without it.
     pub async fn delete_env_secret(&self, actor: Actor, server: &str, variable: &str) -> Result<ServerView> {
         actor.require_user()?;
         let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), server).await?);

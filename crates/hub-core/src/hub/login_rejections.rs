@@ -69,8 +69,8 @@ impl RepeatedEvent for RejectedLogin {
 }
 
 impl Hub {
-    /// Counts a rejected login. The first of its kind is written in the background: the response time must not reveal
-    /// whether a user has the name.
+    /// Counts a rejected login for the audit. The first of its kind is written in the background: the response time
+    /// must not reveal whether a user has the name.
     pub(super) fn record_rejected_login(&self, rejected: RejectedLogin) {
         let now = self.platform.now();
         let (first, Some(count)) = self.authenticator.rejected_logins.count(rejected, now) else { return };

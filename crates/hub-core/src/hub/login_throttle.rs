@@ -46,7 +46,7 @@ fn elapsed_since(last: Timestamp, now: Timestamp) -> Duration {
 pub(super) struct AttemptLimit {
     /// Digest of the limited name, source or user.
     pub(super) key: Digest,
-    /// Attempts before the first wait.
+    /// Number of failed attempts before the next one has to wait.
     pub(super) free_attempts: u32,
 }
 

@@ -202,7 +202,7 @@ impl Hub {
     }
 }
 
-/// Event for an added or removed token.
+/// Creates the event for an added or removed token.
 fn token_event(token: &TokenRecord) -> NewEvent {
     NewEvent::new("token", json!({ "token": token.id, "owner": token.owner }))
 }

@@ -17,7 +17,7 @@ pub enum StoreChange {
     Put {
         /// Document to store.
         document: Document,
-        /// Previous version; 0 for a new document.
+        /// Version of the document that the change replaces; 0 for a new document.
         version: u64,
     },
     /// Requires that a document exists, such as the parent of a new one.
@@ -161,7 +161,7 @@ impl Batch {
         self
     }
 
-    /// Adds an audit entry to append.
+    /// Adds an audit entry that the commit of this batch appends.
     #[must_use]
     pub fn audit(mut self, entry: AuditEntry) -> Self {
         self.audit.push(entry);

@@ -96,7 +96,7 @@ impl CacheState {
         }
     }
 
-    /// Handles an invalidation by a peer hub. `None` clears the cache.
+    /// Drops cached documents that a peer hub has changed. `None` clears the cache.
     fn invalidate(&mut self, changed: Invalidation<'_>) {
         self.changes += 1;
         if let Some((tenant, scope)) = changed {

@@ -99,7 +99,7 @@ pub struct CallRecord {
 /// Outcome of a call: its final status, with result or error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallOutcome {
-    /// Final status.
+    /// Final status of the call.
     pub status: CallStatus,
     /// Encrypted tool result.
     pub result: Option<Vec<u8>>,
@@ -122,9 +122,9 @@ pub struct CallFilter {
     pub status: Option<CallStatus>,
     /// Only calls of this subject.
     pub subject: Option<String>,
-    /// Earliest time of the request, inclusive.
+    /// Only calls that were requested at this time or later.
     pub since: Option<Timestamp>,
-    /// Latest time of the request, exclusive.
+    /// Only calls that were requested before this time.
     pub until: Option<Timestamp>,
 }
 

@@ -108,7 +108,7 @@ fn key_binding(tenant: TenantId, number: u32, root: u64) -> Vec<u8> {
 }
 
 impl TenantKey {
-    /// Encrypts a secret with its binding.
+    /// Encrypts a secret, which can be decrypted only with the same binding.
     pub fn seal(&self, platform: &dyn Platform, label: &SecretBinding, secret: &[u8]) -> Vec<u8> {
         self.key.seal(platform, &self.binding_bytes(label), secret)
     }

@@ -36,9 +36,9 @@ struct ServerFields {
     transport: Option<String>,
     /// Headers sent with every request; at most 32. Must not contain secrets.
     headers: Option<BTreeMap<String, String>>,
-    /// Authentication. The secret is stored separately, as the credential of the server.
+    /// How requests to the server are authenticated. The secret is stored separately, as the credential of the server.
     authentication: Option<Authentication>,
-    /// Credential mode. Default: `shared`.
+    /// Credential mode: one credential for all callers, or one per agent. Default: `shared`.
     credentials: Option<CredentialMode>,
     /// Timeout of requests to the server, in milliseconds. Default: 30,000.
     #[schemars(range(min = 1_000, max = 300_000))]
@@ -83,7 +83,7 @@ pub(crate) struct NewServer {
 pub(crate) struct TestServerRequest {
     #[serde(flatten)]
     server: NewServer,
-    /// Credential of the server.
+    /// Credential with which the server is tested.
     secret: Option<String>,
 }
 

@@ -65,7 +65,7 @@ pub(crate) async fn healthy(_: ApiRequest) -> Result<Response> {
     Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n"))
 }
 
-/// Readiness check: the store must respond.
+/// Handles the readiness check: the store must respond.
 pub(crate) async fn ready(request: ApiRequest) -> Result<Response> {
     match request.hub().check().await {
         // The route is public, so the response does not contain the details.

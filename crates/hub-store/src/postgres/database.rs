@@ -39,7 +39,7 @@ pub(super) struct Database {
     /// Cluster task: sends heartbeats and reads the messages of peer hubs.
     _cluster_task: JoinSet<()>,
     pub(super) cluster: Option<Arc<ClusterMember>>,
-    /// Connection for snapshots, which take long.
+    /// Database connection for snapshots, which take long.
     snapshots: ReconnectingConnection,
 }
 

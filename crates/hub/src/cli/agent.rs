@@ -233,7 +233,7 @@ pub(super) async fn find(api: &ApiClient, argument: &str) -> Result<String, CliE
     find_id(&api.list("/agents", usize::MAX).await?, "agent", argument)
 }
 
-/// Like [`find`], for an optional argument.
+/// Finds an agent by an optional name or id, and returns its id.
 pub(crate) async fn find_optional(
     api: &ApiClient,
     argument: Option<&str>,

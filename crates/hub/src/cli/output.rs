@@ -34,7 +34,7 @@ pub(crate) const fn name_column(heading: &'static str, pointer: &'static str) ->
 /// Output format of a command: text, or JSON with `--json`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
-    /// Prints one JSON value instead of text.
+    /// Whether to print one JSON value instead of text.
     pub(crate) json: bool,
 }
 

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigError {
     path: PathBuf,
-    /// Line and column, starting at 1.
+    /// Line and column of the error in the file, starting at 1.
     position: Option<(usize, usize)>,
-    /// Full dotted path of the field.
+    /// Full dotted path of the invalid field in the file.
     field: Option<String>,
     message: String,
 }

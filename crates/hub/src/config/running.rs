@@ -59,8 +59,8 @@ impl HubPaths {
         private_file::check_private(&std::fs::metadata(self.running_file()).ok()?).err()
     }
 
-    /// Returns URL and token of the hub that runs on this data directory, if one does. The file of a dead hub is ignored,
-    /// since another process may listen on its address now: a running hub holds the lock.
+    /// Returns URL and token of the hub that runs on this data directory, if one does. The file of a dead hub is
+    /// ignored, since another process may listen on its address now: a running hub holds the lock.
     pub(crate) fn running(&self) -> Option<RunningHub> {
         let running = RunningHub::read(&self.running_file())?;
         let file = File::open(self.data().join("hub.lock")).ok()?;
@@ -76,7 +76,7 @@ pub(crate) struct DataDirLock {
 }
 
 impl DataDirLock {
-    /// Announces the running hub to commands.
+    /// Writes the file from which commands learn the URL of the running hub.
     pub(crate) fn announce(&self, running: &RunningHub) -> io::Result<()> {
         running.write(&self.running)
     }

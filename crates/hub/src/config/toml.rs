@@ -11,7 +11,7 @@ pub(super) struct UnsupportedValue<'a> {
     pub(super) advice: &'static str,
 }
 
-/// Converts a table to a JSON object.
+/// Converts a TOML table to a JSON object.
 pub(super) fn to_object(table: &dyn TableLike) -> Result<Map<String, Value>, UnsupportedValue<'_>> {
     let read = |(name, _): (&str, _)| {
         let (key, item) = table.get_key_value(name)?;

@@ -203,7 +203,7 @@ pub(super) type Position = (usize, usize);
 
 /// Environment variables that a user allows an imported server to receive.
 pub(super) struct Confirmation {
-    /// Environment variables that the server may receive.
+    /// Environment variables that the user allows the server to receive.
     pub(super) names: BTreeSet<String>,
     /// URL or command of the server that receives the variables.
     pub(super) target: Option<String>,

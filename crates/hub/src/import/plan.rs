@@ -249,7 +249,7 @@ impl ExistingServers<'_> {
         self.hub.iter().flatten().find(|server| server["slug"] == slug.as_str())
     }
 
-    /// Finds the server with this slug.
+    /// Finds the existing server with this slug, in the configuration file or the hub.
     fn find(&self, slug: &Slug) -> Option<ExistingServer> {
         if let Some(ConfiguredServer { settings, transport, .. }) =
             self.file.iter().flatten().find(|server| server.slug == *slug)

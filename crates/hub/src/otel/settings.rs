@@ -57,7 +57,7 @@ fn headers(text: &str) -> Option<HeaderMap> {
     pairs.map(pair).collect()
 }
 
-/// Decodes percent-encoding.
+/// Decodes a percent-encoded value of the OpenTelemetry settings.
 fn percent_decode(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('%') {

@@ -35,7 +35,7 @@ model! {
     /// Elicitation modes that a client supports.
     #[derive(Default)]
     pub struct ElicitationCapability {
-        /// Form mode. Also supported if neither mode is present.
+        /// Support for elicitation with a form. Also supported if neither mode is present.
         form: Option<Value> = "form" since UrlElicitation,
         /// Whether the client supports elicitation by URL.
         url: Option<Value> = "url" since UrlElicitation,
@@ -60,11 +60,11 @@ model! {
     /// Capabilities that a server declares to clients, such as tools and resources.
     #[derive(Default)]
     pub struct ServerCapabilities {
-        /// Offers tools.
+        /// Present if the server offers tools.
         tools: Option<ListCapability> = "tools",
-        /// Offers resources.
+        /// Present if the server offers resources.
         resources: Option<ResourcesCapability> = "resources",
-        /// Offers prompts.
+        /// Present if the server offers prompts.
         prompts: Option<ListCapability> = "prompts",
         /// Whether the server supports argument completion.
         completions: Option<Map<String, Value>> = "completions" since CompletionsCapability,

@@ -39,7 +39,7 @@ model! {
     /// Values that a server suggests for an argument, best first.
     #[derive(Default)]
     pub struct Completion {
-        /// At most 100 values.
+        /// Suggested values, at most 100.
         values: Vec<String> = "values",
         /// Total number of completions, which may exceed the number of returned values.
         total: Option<u64> = "total",

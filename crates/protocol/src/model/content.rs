@@ -44,7 +44,7 @@ model! {
 
     /// Content block with an image.
     pub struct ImageContent {
-        /// Bytes in Base64.
+        /// Image data in Base64.
         data: String = "data",
         /// MIME type.
         mime_type: String = "mimeType",
@@ -56,7 +56,7 @@ model! {
 
     /// Content block with audio data.
     pub struct AudioContent {
-        /// Bytes in Base64.
+        /// Audio data in Base64.
         data: String = "data",
         /// MIME type.
         mime_type: String = "mimeType",

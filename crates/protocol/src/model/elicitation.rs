@@ -64,7 +64,7 @@ model! {
         min_items: Option<u64> = "minItems",
         /// Maximum number of choices that the user may select.
         max_items: Option<u64> = "maxItems",
-        /// Default value.
+        /// Default value of the field.
         default: Option<Value> = "default",
     }
 
@@ -122,10 +122,10 @@ pub struct ElicitSchema {
     /// JSON Schema dialect of the form schema.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
-    /// Always `object`.
+    /// JSON type of the form schema; always `object`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Fields, in order.
+    /// Fields of the form, in order.
     pub properties: Map<String, Value>,
     /// Names of the required fields.
     pub required: Option<Vec<String>>,
@@ -171,7 +171,7 @@ fn downgrade_field(field: &Value) -> Value {
 words! {
     /// How an elicitation gets input from the user: in a form, or at a URL.
     pub enum ElicitMode {
-        /// Form mode.
+        /// Form mode: the client shows a form to the user.
         Form = "form",
         /// The user opens a URL.
         Url = "url",

@@ -22,7 +22,7 @@ model! {
 
     /// Icon of a server, client, tool, prompt or resource.
     pub struct Icon {
-        /// HTTPS or `data:` URI.
+        /// HTTPS or `data:` URI of the image.
         src: String = "src",
         /// MIME type, to override a missing or generic one.
         mime_type: Option<String> = "mimeType",

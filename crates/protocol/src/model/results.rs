@@ -6,7 +6,7 @@ use crate::version::Feature;
 
 /// Result of a request, to be encoded without the members common to all results.
 pub trait ResultBody {
-    /// Appends the members of the body.
+    /// Appends the members that are specific to this kind of result.
     fn encode_body(&self, fields: &mut Fields<'_, '_>);
 
     /// Returns the `_meta` of the result.
@@ -18,8 +18,8 @@ pub trait ResultBody {
     }
 }
 
-/// Appends a complete result. `identity` is encoded JSON of one `_meta` member (key, colon, value) with which a server
-/// identifies itself in the stateless era.
+/// Appends a complete result as JSON, with the members that all results have. `identity` is encoded JSON of one `_meta`
+/// member (key, colon, value) with which a server identifies itself in the stateless era.
 pub(crate) fn encode_result(result: &dyn ResultBody, identity: Option<&[u8]>, to: &mut Encoder<'_>) {
     to.object(|fields| {
         if fields.revision().has(Feature::Stateless) {

@@ -23,11 +23,11 @@ model! {
     /// Notifications that a client selects in `subscriptions/listen`.
     #[derive(Default)]
     pub struct SubscriptionFilter {
-        /// Changes of the tool list.
+        /// Whether to send notifications of changes of the tool list.
         tools_list_changed: Option<bool> = "toolsListChanged",
-        /// Changes of the prompt list.
+        /// Whether to send notifications of changes of the prompt list.
         prompts_list_changed: Option<bool> = "promptsListChanged",
-        /// Changes of the resource list.
+        /// Whether to send notifications of changes of the resource list.
         resources_list_changed: Option<bool> = "resourcesListChanged",
         /// Subscription to updates of these resources, by URI.
         resource_subscriptions: Option<Vec<String>> = "resourceSubscriptions",

@@ -222,7 +222,7 @@ pub struct CreateTaskResult {
 pub struct GetTaskResult {
     /// Current state of the task.
     pub task: Task,
-    /// Details that depend on the status.
+    /// Details of the task that depend on its status.
     pub detail: Option<TaskDetail>,
     /// Metadata of the result.
     pub meta: Option<Meta>,
@@ -269,7 +269,7 @@ task_results! {
 pub struct TaskStatusParams {
     /// Current state of the task.
     pub task: Task,
-    /// Details that depend on the status.
+    /// Details of the task that depend on its status.
     pub detail: Option<TaskDetail>,
     /// Metadata of the notification (`_meta`).
     pub meta: Option<Meta>,

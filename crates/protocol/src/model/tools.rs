@@ -76,7 +76,7 @@ pub struct Tool {
     pub output_schema: Option<OutputSchema>,
     /// Hints about the behaviour of the tool.
     pub annotations: Option<ToolAnnotations>,
-    /// Execution properties.
+    /// Execution properties of the tool, such as its support for tasks.
     pub execution: Option<ToolExecution>,
     /// Icons to display.
     pub icons: Option<Vec<Icon>>,

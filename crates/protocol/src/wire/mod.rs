@@ -15,8 +15,8 @@ use crate::encode::Encoder;
 use crate::model::ResultBody;
 use crate::version::Revision;
 
-/// Appends a result for `revision`. `identity` is the `_meta` member with which the server identifies itself in the
-/// stateless era, see [`stateless_era::identity`].
+/// Appends a complete result as JSON of `revision`. `identity` is the `_meta` member with which the server identifies
+/// itself in the stateless era, see [`stateless_era::identity`].
 pub fn encode_result(revision: Revision, result: &dyn ResultBody, identity: &[u8], out: &mut Vec<u8>) {
     crate::model::encode_result(result, Some(identity), &mut Encoder { out, revision });
 }

@@ -98,7 +98,7 @@ impl DecodeError {
 }
 
 impl<'a> ClientRequest<'a> {
-    /// Decodes a request.
+    /// Decodes a client request from its method and parameters.
     pub fn decode(revision: Revision, method: &str, params: &Params<'a>) -> Result<Self, DecodeError> {
         let known_method = Method::find(method).filter(|method| {
             method.is_request() && method.direction() != Direction::ToClient && method.is_in(revision)

@@ -42,7 +42,7 @@ pub struct Credentials {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AuthRejection {
-    /// 401, or 403 if scopes are missing.
+    /// HTTP status of the rejection: 401, or 403 if scopes are missing.
     pub status: u16,
     /// Challenge with which the server rejected the request.
     pub challenge: Challenge,

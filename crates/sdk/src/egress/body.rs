@@ -21,7 +21,7 @@ const MAX_DRAINED_FRAMES: usize = 4;
 pub struct Body(Bytes);
 
 impl Body {
-    /// Creates an empty body.
+    /// Creates an empty request body.
     pub fn empty() -> Self {
         Body::default()
     }

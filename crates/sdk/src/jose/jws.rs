@@ -36,7 +36,7 @@ pub(crate) struct Header {
 }
 
 impl<'a> CompactJws<'a> {
-    /// Parses a token without verifying its signature.
+    /// Parses a signed token (JWS) without verifying its signature.
     pub(crate) fn parse(token: &'a str) -> Result<Self, JoseError> {
         if token.len() > MAX_TOKEN_LEN {
             return Err(JoseError::new("the token is longer than 16384 bytes"));

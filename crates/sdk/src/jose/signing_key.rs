@@ -38,7 +38,7 @@ enum SigningKeyPair {
 }
 
 impl SigningKey {
-    /// Parses a PEM file: PKCS #8, for RSA also PKCS #1.
+    /// Parses a private key from a PEM file: PKCS #8, for RSA also PKCS #1.
     pub(crate) fn from_pkcs8_pem(pem: &str, algorithm: Algorithm) -> Result<Self, JoseError> {
         let pair = match pem::private_key(pem)? {
             Block::Pkcs8(der) => SigningKeyPair::from_pkcs8(&der, algorithm)?,

@@ -311,7 +311,8 @@ impl Server {
         self
     }
 
-    /// Adds a method. It is an error if the protocol or this server already has a method of that name.
+    /// Adds a handler for a custom method. It is an error if the protocol or this server already has a method of that
+    /// name.
     pub fn define_method<Form, H>(self, method: impl Into<String>, handler: H) -> Self
     where
         H: Handler<Form>,

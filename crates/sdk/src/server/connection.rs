@@ -64,7 +64,7 @@ pub(crate) struct Connection {
 pub(crate) enum ReplyChannel {
     /// Lasting channel: messages of any number of requests, and messages that belong to none.
     Lasting,
-    /// One response: no session, no notifications.
+    /// Channel of one response: no session, no notifications.
     OneShot,
     /// Channel of one request: its messages, of which the response is the last.
     Request,

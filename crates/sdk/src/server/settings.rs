@@ -38,7 +38,7 @@ pub(crate) struct ServerSettings {
     pub(crate) tasks: TaskRegistry,
     /// How many calls may be parked while they wait for input without a session.
     pub(crate) max_parked: usize,
-    /// Audience of the request state. Default: the name of the server.
+    /// Audience that request states are bound to, so that other servers reject them. Default: the name of the server.
     pub(crate) audience: Option<String>,
     #[cfg(feature = "rounds")]
     pub(crate) keys: StateKeys,

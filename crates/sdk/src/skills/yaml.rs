@@ -94,7 +94,7 @@ impl YamlReader {
     }
 }
 
-/// Interprets a plain (unquoted) scalar.
+/// Interprets a plain (unquoted) YAML scalar.
 fn parse_plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,

@@ -52,7 +52,7 @@ struct KeyCache {
 }
 
 impl KeyCache {
-    /// Handles an invalidation by a peer hub. `None` invalidates all keys.
+    /// Marks cached tenant keys as outdated that a peer hub has changed. `None` invalidates all keys.
     fn invalidate(&mut self, changed: Invalidation<'_>) {
         match changed {
             Some((tenant, CacheScope::Document(key))) if key.kind == DocumentKind::TenantKey => {

@@ -16,7 +16,7 @@ pub struct PrivateKey {
 }
 
 impl PrivateKey {
-    /// Parses a PEM file (PKCS #8).
+    /// Parses a private key from a PEM file (PKCS #8).
     pub fn from_pem(pem: &str, algorithm: Algorithm) -> Result<Self, AuthError> {
         Ok(PrivateKey { key: SigningKey::from_pkcs8_pem(pem, algorithm)?, id: None })
     }

@@ -47,7 +47,7 @@ struct ServerMetadataDocument {
 /// Issuer that the metadata of an authorization server must name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::auth) enum ExpectedIssuer<'a> {
-    /// Exactly this issuer.
+    /// The metadata must name exactly this issuer.
     Issuer(&'a str),
     /// The origin of the MCP server, as in the revision of March 2025, where no issuer was named.
     Origin(&'a str),

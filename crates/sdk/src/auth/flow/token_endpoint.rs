@@ -132,7 +132,7 @@ pub(in crate::auth) fn parse_token_response(
     })
 }
 
-/// Parses the assertion of an identity provider.
+/// Parses the response of an identity provider and returns its assertion.
 pub(in crate::auth) fn parse_assertion_response(
     reply: &FlowResponse,
     provider: &str,

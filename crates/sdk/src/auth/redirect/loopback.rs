@@ -31,7 +31,7 @@ const MAX_PENDING: usize = 16;
 pub struct Loopback {
     show: Box<dyn Fn(&str) + Send + Sync>,
     port: u16,
-    /// Listeners by redirect URI, the newest first.
+    /// Listening sockets by redirect URI, the newest first.
     listeners: Mutex<VecDeque<(String, TcpListener)>>,
 }
 

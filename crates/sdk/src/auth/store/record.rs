@@ -27,7 +27,7 @@ pub(in crate::auth) struct TokenRecord {
     pub(in crate::auth) access_token: Option<Secret>,
     #[serde(default, with = "secret::optional")]
     pub(in crate::auth) refresh_token: Option<Secret>,
-    /// Expiry in seconds since the Unix epoch.
+    /// Expiry of the access token, in seconds since the Unix epoch.
     pub(in crate::auth) expires_at: Option<u64>,
     /// Time at which the token should be refreshed, in seconds since the Unix epoch.
     #[serde(default)]
@@ -75,7 +75,7 @@ impl TokenRecord {
         }
     }
 
-    /// Parses the output of [`Self::serialize`].
+    /// Parses a token record that [`Self::serialize`] has written.
     pub(in crate::auth) fn parse(text: &Secret) -> Result<Self, AuthError> {
         let unreadable = |reason: String| {
             let text = format!("the stored token cannot be read ({reason}): sign out and sign in again");

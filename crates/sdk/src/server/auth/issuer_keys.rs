@@ -52,7 +52,7 @@ struct Inner {
 struct KeyState {
     keys: Option<FetchedKeys>,
     is_fetching: bool,
-    /// Earliest time of the next fetch.
+    /// Earliest time of the next fetch of the issuer's keys.
     next_fetch: Instant,
     failures: u32,
 }

@@ -47,7 +47,7 @@ async fn fetch_jwks_uri(egress: &Egress, target: &Target, issuer: &str) -> Resul
     uri.map(|uri| Some(uri.to_owned())).ok_or_else(|| format!("the metadata at {target} has no jwks_uri"))
 }
 
-/// Fetches the keys at a URL.
+/// Fetches the key set at a URL.
 pub(super) async fn fetch_keys(egress: &Egress, target: &Target) -> Result<KeySet, String> {
     let (document, max_age) =
         get_json(egress, target).await?.ok_or_else(|| format!("no keys found at {target}"))?;

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::lock::lock;
 use crate::server::{ClientState, spawn};
 
-/// Changes within this time are announced together.
+/// Time within which changes of the lists are announced together.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
 
 /// List of definitions whose changes are announced to clients: tools, resources or prompts.

@@ -148,7 +148,8 @@ impl Catalog {
         check_state("prompt", &self.prompts, server)
     }
 
-    /// Adds everything of a mounted server. Tools and prompts get the prefix; URIs do not change.
+    /// Adds the tools, prompts, resources and skills of a mounted server to the catalog. Tools and prompts get the
+    /// prefix; URIs do not change.
     pub(crate) fn mount(&mut self, prefix: &str, other: &Catalog, state: &Arc<StateMap>) -> Result<()> {
         let prefixed =
             |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}_{name}") };

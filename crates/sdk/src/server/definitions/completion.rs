@@ -129,7 +129,8 @@ impl Completers {
         self.by_argument.keys().map(|argument| &**argument)
     }
 
-    /// Completes an argument. An argument without a handler has no values, which is not an error.
+    /// Completes an argument with its registered completion handler. An argument without a handler has no values, which
+    /// is not an error.
     pub(crate) fn complete(
         &self,
         params: CompleteParams,

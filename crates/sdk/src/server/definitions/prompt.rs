@@ -192,7 +192,7 @@ pub struct PromptEntry {
 }
 
 impl PromptEntry {
-    /// Creates a prompt of a remote server.
+    /// Creates the catalog entry of a prompt of a remote server.
     pub(in crate::server) fn remote(
         definition: model::Prompt,
         fill: Arc<dyn PromptHandler>,

@@ -150,13 +150,13 @@ pub struct ResourceEntry {
 }
 
 impl ResourceEntry {
-    /// Creates a resource of a remote server.
+    /// Creates the catalog entry of a resource of a remote server.
     pub(in crate::server) fn remote(definition: model::Resource, read: Arc<dyn ResourceHandler>) -> Self {
         let uri = (&*definition.uri).into();
         ResourceEntry { uri, definition, read, is_skill_file: false, state: None, required_state: Vec::new() }
     }
 
-    /// Creates a file of a skill.
+    /// Creates the resource entry of a skill file.
     #[cfg(feature = "skills")]
     pub(in crate::server) fn skill_file(definition: model::Resource, read: Arc<dyn ResourceHandler>) -> Self {
         ResourceEntry { is_skill_file: true, ..Self::remote(definition, read) }
@@ -320,8 +320,8 @@ pub struct TemplateEntry {
 }
 
 impl TemplateEntry {
-    /// Creates a template of a remote server. A template that this implementation cannot match is replaced by its
-    /// literal prefix, and the remote server decides.
+    /// Creates the catalog entry of a resource template of a remote server. A template that this implementation cannot
+    /// match is replaced by its literal prefix, and the remote server decides.
     pub(in crate::server) fn remote(
         definition: model::ResourceTemplate,
         read: Arc<dyn TemplateHandler>,

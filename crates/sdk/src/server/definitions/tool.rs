@@ -271,7 +271,7 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
-    /// Creates a tool of a remote server, which does its own checks.
+    /// Creates the catalog entry of a tool of a remote server, which does its own checks.
     pub(in crate::server) fn remote(definition: model::Tool, call: Box<dyn ToolHandler>) -> ToolEntry {
         ToolEntry {
             name: (&*definition.name).into(),

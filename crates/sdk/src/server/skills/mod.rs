@@ -56,7 +56,7 @@ pub struct SkillEntry {
 }
 
 impl SkillEntry {
-    /// Creates a skill of a remote server.
+    /// Creates the catalog entry of a skill of a remote server.
     pub(super) fn remote(definition: model::Skill, remote: Arc<dyn RemoteSkillReader>) -> Self {
         let mut files: Vec<Arc<str>> = match &definition.resources {
             SkillResources::Files(files) => files.iter().map(|file| (&*file.uri).into()).collect(),

@@ -36,7 +36,7 @@ impl Behaviour {
         }
     }
 
-    /// Adds a misbehaviour.
+    /// Adds a misbehaviour to the behaviour of the test authority.
     pub fn with(mut self, misbehavior: Misbehavior) -> Self {
         self.misbehaviors.insert(misbehavior);
         self

@@ -10,7 +10,7 @@ use super::observed::RecordedRequest;
 use super::shared::AuthorityState;
 use crate::server::random_id;
 
-/// Allowed clock skew in seconds.
+/// Allowed clock skew of a `DPoP` proof in seconds.
 const MAX_CLOCK_SKEW: u64 = 300;
 
 /// Why the test authority rejects a `DPoP` proof.

@@ -9,7 +9,7 @@ macro_rules! switches {
         pub enum Misbehavior { $($(#[$doc])* $name,)* }
 
         impl Misbehavior {
-            /// All misbehaviors of the test authority.
+            /// All misbehaviours of the test authority.
             pub const ALL: &[Misbehavior] = &[$(Misbehavior::$name,)*];
         }
     };

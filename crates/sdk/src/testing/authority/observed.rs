@@ -40,7 +40,7 @@ impl RecordedRequest {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Parses the body as a form.
+    /// Parses the body of the request as a form.
     pub fn form(&self) -> Vec<(String, String)> {
         form::decode(&String::from_utf8_lossy(&self.body))
     }
@@ -50,7 +50,7 @@ impl RecordedRequest {
         form::find(&self.form(), name).or(form::find(&self.query, name)).map(str::to_owned)
     }
 
-    /// Parses the body as JSON; null if it is invalid.
+    /// Parses the body of the request as JSON; null if it is invalid.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }

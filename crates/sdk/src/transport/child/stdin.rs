@@ -104,7 +104,7 @@ impl StdinWriter {
         true
     }
 
-    /// Closes the pipe. Later messages are dropped.
+    /// Closes the standard input of the child. Later messages are dropped.
     pub(super) fn close(&self) {
         let mut pipe = lock(&self.pipe);
         pipe.stdin = None;

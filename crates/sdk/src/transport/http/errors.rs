@@ -11,9 +11,9 @@ use crate::hidden_characters::is_hidden;
 
 /// Error code: the response body exceeds the size limit.
 pub(super) const BODY_TOO_LARGE: &str = "HTTP_BODY_TOO_LARGE";
-/// An event exceeds the size limit.
+/// Error code: a server-sent event exceeds the size limit.
 pub(super) const EVENT_TOO_LARGE: &str = "SSE_EVENT_DATA_TOO_LARGE";
-/// An event is not a message.
+/// Error code: the data of a server-sent event is not a message.
 pub(super) const INVALID_EVENT: &str = "INVALID_SSE_EVENT_DATA";
 /// Error code: the server responded with an error status without details.
 const STATUS: &str = "HTTP_STATUS";
@@ -25,11 +25,11 @@ const FORBIDDEN: &str = "HTTP_FORBIDDEN";
 const CONTENT_TYPE: &str = "HTTP_CONTENT_TYPE";
 /// Error code: the request cannot be sent over HTTP.
 const REQUEST: &str = "HTTP_REQUEST";
-/// A redirect is not followed.
+/// Error code: a redirect is not followed.
 const REDIRECT: &str = "HTTP_REDIRECT";
 /// Error code: the client's authorization failed, for example at the authorization server.
 const AUTHORIZATION: &str = "HTTP_AUTHORIZATION";
-/// A user must sign in, and there is no redirect handler.
+/// Error code: a user must sign in, and there is no redirect handler.
 const SIGN_IN: &str = "HTTP_SIGN_IN";
 /// Error code: the callback that provides headers failed.
 const HEADERS: &str = "HTTP_HEADERS_PROVIDER";

@@ -309,7 +309,7 @@ impl HttpConnection {
 
 /// Reason why an SSE stream could not be resumed.
 pub(super) enum ResumeError {
-    /// A later attempt may succeed.
+    /// Temporary failure: a later attempt to resume may succeed.
     Transient(String),
     Permanent(CallError),
     /// The session of this generation is lost.

@@ -163,7 +163,7 @@ fn declared_revision(params: &Params<'_>) -> Option<Revision> {
     Revision::find(meta.find(key::PROTOCOL_VERSION)?.trim_matches('"'))
 }
 
-/// Adds the headers that mirror the message.
+/// Adds the headers that mirror the method, name and parameters of a message.
 fn add_mirrored_headers(
     request: &mut OutgoingRequest,
     known_method: Option<Method>,

@@ -46,7 +46,7 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 const BACKLOG: i32 = 4_096;
 /// Delay after an accept error, such as a lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Default time for running requests at shutdown.
+/// Default time that running requests have to finish at shutdown.
 const DEFAULT_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -199,7 +199,7 @@ impl ParkedCalls {
         drop(evicted);
     }
 
-    /// Evicts expired calls. Returns the time at which the oldest remaining call was parked.
+    /// Evicts expired parked calls. Returns the time at which the oldest remaining call was parked.
     fn sweep(&self, age: Duration) -> Option<Instant> {
         let mut evicted = Vec::new();
         let mut table = lock(&self.0);

@@ -23,7 +23,7 @@ const MAX_LOG_BYTES: usize = 64 << 10;
 pub(crate) struct RequestState {
     /// Client and request (method, name and arguments) that the state is valid for.
     pub(crate) binding: StateBinding,
-    /// Expiry in seconds since the Unix epoch.
+    /// Expiry of the request state, in seconds since the Unix epoch.
     pub(crate) expires: u64,
     /// Id of the call, which this server process may still hold.
     pub(crate) call: u128,
