@@ -26,7 +26,7 @@ pub(crate) fn oauth_client(screen: &Arc<Screen>, args: &SignInArgs) -> Result<OA
             (oauth, format!("\nThe sign-in is not stored and ends with this command: {failure}\n"))
         }
     };
-    if !args.ask && !screen.style.is_terminal {
+    if !args.sign_in && !screen.style.is_terminal {
         return Ok(oauth);
     }
     let screen = screen.clone();

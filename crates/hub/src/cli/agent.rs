@@ -41,7 +41,7 @@ pub(crate) enum Command {
         /// Display name of the agent
         name: String,
         #[command(flatten)]
-        said: AgentFields,
+        fields: AgentFields,
     },
     /// List agents
     List,
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// Update an agent; fields without an option stay unchanged
     Update {
         #[command(flatten)]
-        which: AgentArg,
+        agent: AgentArg,
         /// New display name of the agent
         #[arg(long)]
         name: Option<String>,
@@ -58,7 +58,7 @@ pub(crate) enum Command {
         #[arg(long, conflicts_with = "disabled")]
         enabled: bool,
         #[command(flatten)]
-        said: AgentFields,
+        fields: AgentFields,
     },
     /// Remove an agent with its tokens and credentials
     Remove(AgentArg),
@@ -75,7 +75,7 @@ pub(crate) struct AgentFields {
     /// System instructions of the agent; @FILE reads them from a file
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
-    /// Model that the agent uses
+    /// Name of the model, stored for information; the hub calls no model
     #[arg(long)]
     model: Option<String>,
     /// Which calls require approval: auto (none), always-ask (all) or trusted-only (all except those of --trust).
@@ -159,7 +159,7 @@ fn split_names(text: &str) -> Vec<&str> {
 pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
     let (api, output) = (context.api()?, context.output);
     match command {
-        Command::Add { name, said: agent_fields } => {
+        Command::Add { name, fields: agent_fields } => {
             let mut fields = agent_fields.members().await?;
             fields.push(("name", Some(json!(name))));
             let agent = api.post("/agents", &json_object(fields)).await?;
@@ -177,7 +177,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
             }
             output.print_details(&agent, &DETAIL_COLUMNS)?;
         }
-        Command::Update { which: agent_arg, name, enabled, said: agent_fields } => {
+        Command::Update { agent: agent_arg, name, enabled, fields: agent_fields } => {
             let mut fields = agent_fields.members().await?;
             fields.push(("name", name.map(|name| json!(name))));
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));

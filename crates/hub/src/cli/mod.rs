@@ -52,7 +52,7 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
 
     #[command(flatten)]
-    place: LocationArgs,
+    location: LocationArgs,
 
     /// URL of a remote hub; the API token is read from `$LINCHPIN_TOKEN`
     #[arg(long, global = true, value_name = "URL", help_heading = "Hub location")]
@@ -260,7 +260,7 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 
 pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let (json, verbose, is_serving) = (cli.json, cli.verbose > 0, cli.is_serving());
-    let context = CommandContext { location: cli.place, hub: cli.hub, output: Output { json } };
+    let context = CommandContext { location: cli.location, hub: cli.hub, output: Output { json } };
     if !is_serving && cli.serve != serve::ServeOptions::default() {
         return Err(CliError::usage(
             "--listen, --ready-file, --log and --audit-durability are options of `serve`: remove them or the command",
@@ -302,7 +302,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Some(Command::Doctor(DoctorArgs { server: Some(server), agent, .. })) => {
             return or_interrupted(doctor::examine(&context, &server, agent.as_deref())).await;
         }
-        Some(Command::Doctor(examined)) => return doctor::run(examined.tried.target(verbose)?, json).await,
+        Some(Command::Doctor(args)) => return doctor::run(args.target.target(verbose)?, json).await,
         Some(Command::SignOut { url, client_id }) => sign_in::sign_out(&url, client_id).await?,
     }
     Ok(ExitCode::SUCCESS)

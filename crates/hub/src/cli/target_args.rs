@@ -34,15 +34,15 @@ pub(super) struct TargetArgs {
 
     /// URL of the server, or the command that starts it; everything after the command belongs to it
     #[arg(trailing_var_arg = true, value_name = "URL|COMMAND")]
-    place: Vec<OsString>,
+    url_or_command: Vec<OsString>,
 }
 
 /// Command-line options for OAuth at a server that is given by URL.
 #[derive(Args)]
 pub(crate) struct SignInArgs {
     /// Sign in with OAuth if the server requires it; needed only if no terminal can show the sign-in URL
-    #[arg(long = "sign-in")]
-    pub(crate) ask: bool,
+    #[arg(long)]
+    pub(crate) sign_in: bool,
 
     /// OAuth client id, if the client is preregistered
     #[arg(long, value_name = "ID")]
@@ -65,7 +65,7 @@ pub(crate) struct SignInArgs {
 #[derive(Args)]
 pub(super) struct DoctorArgs {
     /// Diagnose a server of the running hub (slug or id)
-    #[arg(long, value_name = "SERVER", conflicts_with = "place")]
+    #[arg(long, value_name = "SERVER", conflicts_with = "url_or_command")]
     pub(super) server: Option<String>,
 
     /// Agent whose sign-in to check (name or id), if each agent has its own credentials
@@ -73,16 +73,16 @@ pub(super) struct DoctorArgs {
     pub(super) agent: Option<String>,
 
     #[command(flatten)]
-    pub(super) tried: TargetArgs,
+    pub(super) target: TargetArgs,
 }
 
 impl TargetArgs {
     pub(super) fn target(self, verbose: bool) -> Result<Target, CliError> {
-        if self.place.is_empty() {
+        if self.url_or_command.is_empty() {
             let text = "missing <URL|COMMAND>: give the URL of a server, or the command that starts it";
             return Err(CliError::usage(text));
         }
-        let target = TargetServer::parse(self.place, self.headers)?;
+        let target = TargetServer::parse(self.url_or_command, self.headers)?;
         let screen = Arc::new(Screen::new());
         let (timeout, revision) = (self.timeout, self.revision);
         Ok(Target { server: target, timeout, revision, verbose, screen, sign_in: self.sign_in, trace: None })

@@ -59,7 +59,7 @@ pub(crate) enum Command {
     /// Example: linchpin tool call `mcp_demo__add` --args '{"a": 2, "b": 40}'
     Call {
         #[command(flatten)]
-        which: ToolArg,
+        tool: ToolArg,
         /// Arguments as a JSON object; @FILE reads them from a file, - from standard input
         #[arg(long, value_name = "JSON", default_value = "{}")]
         args: String,
@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// A changed tool is only shown at first: review it, then run the command again with the --pin that it prints.
     Trust {
         #[command(flatten)]
-        which: ToolArg,
+        tool: ToolArg,
         /// Pin of the definition that you reviewed; fails if the tool has changed since
         #[arg(long)]
         pin: Option<String>,
@@ -138,13 +138,13 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
                 print(&format_schemas(&tool))?;
             }
         }
-        Command::Call { which: tool_arg, args, no_wait } => {
+        Command::Call { tool: tool_arg, args, no_wait } => {
             let arguments = arguments::read(&args).await?;
             let path = tool_arg.path(&api, "/call").await?;
             let path = format!("{path}{}", query_string([("wait", no_wait.then(|| "false".to_owned()))]));
             return print_outcome(context, &api.post(&path, &json!({ "arguments": arguments })).await?);
         }
-        Command::Trust { which: tool_arg, pin } => {
+        Command::Trust { tool: tool_arg, pin } => {
             let pin = match pin {
                 Some(pin) => json!(pin),
                 None => reviewed_pin(context, api.get(&tool_arg.path(&api, "").await?).await?)?,

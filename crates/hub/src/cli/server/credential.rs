@@ -24,7 +24,7 @@ pub(crate) enum Command {
 #[derive(Args)]
 pub(crate) struct CredentialTarget {
     #[command(flatten)]
-    pub(super) which: ServerArg,
+    pub(super) server: ServerArg,
     /// Agent that owns the credential (name or id). Default: shared by all
     #[arg(long)]
     pub(super) agent: Option<String>,
@@ -34,8 +34,8 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
     let api = context.api()?;
     let (Command::Set(target) | Command::Drop(target) | Command::Show(target)) = &command;
     let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
-    let path = format!("{}{}", target.which.path("/credential"), query_string([("agent", agent)]));
-    let server = &target.which.server;
+    let path = format!("{}{}", target.server.path("/credential"), query_string([("agent", agent)]));
+    let server = &target.server.server;
     match command {
         Command::Set(_) => {
             let secret = secret_input::read_secret(&format!("Credential for `{server}`")).await?;

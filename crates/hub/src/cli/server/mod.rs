@@ -95,7 +95,7 @@ pub(crate) enum Command {
     /// Sync the tools of a server: read its tool list again
     Sync {
         #[command(flatten)]
-        which: ServerArg,
+        server: ServerArg,
         /// Sync with the credentials of this agent (name or id)
         #[arg(long)]
         agent: Option<String>,
@@ -125,7 +125,7 @@ pub(crate) enum Command {
     /// Sign in to a server with OAuth
     SignIn {
         #[command(flatten)]
-        whose: credential::CredentialTarget,
+        target: credential::CredentialTarget,
         /// Print the sign-in URL and do not wait until the sign-in is completed
         #[arg(long)]
         no_wait: bool,
@@ -158,7 +158,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
             output.print_details(&probe, &PROBE_COLUMNS)?;
             print_skipped_tools(context, &probe)?;
         }
-        Command::Sync { which: server_arg, agent } => sync_tools(context, &server_arg, agent).await?,
+        Command::Sync { server: server_arg, agent } => sync_tools(context, &server_arg, agent).await?,
         Command::Trust(server_arg) => {
             let response = context.api()?.post_empty(&server_arg.path("/trust")).await?;
             let count = &response["trusted"];
@@ -179,7 +179,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
         }
         Command::Credential { command } => credential::run(context, command).await?,
         Command::Secret { command } => secret::run(context, command).await?,
-        Command::SignIn { whose: target, no_wait } => sign_in::sign_in(context, &target, no_wait).await?,
+        Command::SignIn { target, no_wait } => sign_in::sign_in(context, &target, no_wait).await?,
         Command::SignOut(target) => sign_in::sign_out(context, &target).await?,
         Command::Trace(target) => sign_in::trace(context, &target).await?,
     }

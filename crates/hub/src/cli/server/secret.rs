@@ -14,14 +14,14 @@ pub(crate) enum Command {
     /// Store the value of an environment secret; prompts for it, or reads it from standard input
     Set {
         #[command(flatten)]
-        which: ServerArg,
+        server: ServerArg,
         /// Name of the environment variable, listed under `secrets` in the configuration file
         variable: String,
     },
     /// Delete the value of an environment secret; the server process is stopped and cannot start without it
     Drop {
         #[command(flatten)]
-        which: ServerArg,
+        server: ServerArg,
         /// Name of the environment variable
         variable: String,
     },
@@ -29,7 +29,7 @@ pub(crate) enum Command {
 
 pub(super) async fn run(context: &CommandContext, command: Command) -> Result<(), CliError> {
     let api = context.api()?;
-    let (Command::Set { which: server_arg, variable } | Command::Drop { which: server_arg, variable }) =
+    let (Command::Set { server: server_arg, variable } | Command::Drop { server: server_arg, variable }) =
         &command;
     let path = server_arg.path(&format!("/secrets/{}", percent_encode(variable)));
     if matches!(command, Command::Drop { .. }) {

@@ -22,7 +22,7 @@ pub(super) async fn sign_in(
 ) -> Result<(), CliError> {
     let api = context.api()?;
     let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
-    let path = format!("{}{}", target.which.path("/sign-in"), query_string([("agent", agent)]));
+    let path = format!("{}{}", target.server.path("/sign-in"), query_string([("agent", agent)]));
     let mut sign_in = api.post(&path, &json!({})).await?;
     if sign_in["status"] == "waiting" && context.output.json && !no_wait {
         context.output.print_value(&sign_in)?; // the first value has the URL, a second one the result
@@ -40,7 +40,7 @@ pub(super) async fn sign_in(
         tokio::time::sleep(POLL_INTERVAL).await;
         sign_in = api.get(&format!("/sign-ins/{id}")).await?;
     }
-    let server = &target.which.server;
+    let server = &target.server.server;
     match sign_in["status"].as_str() {
         Some("failed") => {
             let error = sanitize(sign_in["error"].as_str().unwrap_or_default());
@@ -67,8 +67,8 @@ pub(super) async fn sign_in(
 pub(super) async fn sign_out(context: &CommandContext, target: &CredentialTarget) -> Result<(), CliError> {
     let api = context.api()?;
     let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
-    api.delete(&format!("{}{}", target.which.path("/sign-in"), query_string([("agent", agent)]))).await?;
-    let server = &target.which.server;
+    api.delete(&format!("{}{}", target.server.path("/sign-in"), query_string([("agent", agent)]))).await?;
+    let server = &target.server.server;
     Ok(context.output.print_result(&json!({ "signed_out": server }), &format!("signed out of `{server}`"))?)
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn trace(context: &CommandContext, target: &CredentialTarget) -
     let api = context.api()?;
     let agent = agent::find_optional(&api, target.agent.as_deref()).await?;
     let entries = api
-        .list(&format!("{}{}", target.which.path("/trace"), query_string([("agent", agent)])), usize::MAX)
+        .list(&format!("{}{}", target.server.path("/trace"), query_string([("agent", agent)])), usize::MAX)
         .await?;
     let fields = [
         column("time", "/at"),

@@ -13,7 +13,7 @@ use crate::error::{CliError, CliErrorKind};
 #[derive(Args)]
 pub(crate) struct Update {
     #[command(flatten)]
-    which: ServerArg,
+    server: ServerArg,
     /// New display name of the server
     #[arg(long)]
     name: Option<String>,
@@ -49,7 +49,7 @@ impl Update {
 }
 
 pub(super) async fn run(context: &CommandContext, update: &Update) -> Result<(), CliError> {
-    let (server_arg, changes) = (&update.which, update.changes());
+    let (server_arg, changes) = (&update.server, update.changes());
     if changes.is_empty() {
         return Err(CliError::usage("nothing to update: add an option, for example --timeout 60s"));
     }
