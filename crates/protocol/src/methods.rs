@@ -49,12 +49,12 @@ macro_rules! methods {
             }
 
             /// Reports whether the result of the method may be an `input_required` result (stateless era).
-            pub const fn takes_input(self) -> bool {
+            pub const fn supports_input_requests(self) -> bool {
                 matches!(self, Method::CallTool | Method::ReadResource | Method::GetPrompt)
             }
 
             /// Returns the parameter that clients repeat in the `Mcp-Name` header (stateless era).
-            pub const fn named_by(self) -> Option<&'static str> {
+            pub const fn name_parameter(self) -> Option<&'static str> {
                 match self {
                     Method::CallTool | Method::GetPrompt => Some("name"),
                     Method::ReadResource => Some("uri"),
@@ -64,7 +64,7 @@ macro_rules! methods {
             }
 
             /// Reports whether a revision has the method.
-            pub fn is_in(self, revision: Revision) -> bool {
+            pub fn exists_in(self, revision: Revision) -> bool {
                 revision.has(match self { $( Method::$variant => Feature::$feature, )* })
             }
         }

@@ -167,7 +167,7 @@ fn notification<T: DeserializeOwned + Encode>(text: &str) -> Result<Value, Strin
     let Message::Notification { method, params: members } = message(text)? else {
         return Err("no notification".into());
     };
-    Method::find(&method).filter(|method| method.is_in(LATEST)).ok_or("an unknown method")?;
+    Method::find(&method).filter(|method| method.exists_in(LATEST)).ok_or("an unknown method")?;
     let params = params::<T>(&members)?;
     written(|out| write::notification(&method, out, |out| out.extend_from_slice(&params)))
 }

@@ -45,7 +45,7 @@ fn a_method_is_typed_or_not_in_the_revision() {
     for revision in Revision::ALL {
         for &method in Method::ALL {
             let is_client_request = method.is_request() && method.direction() != Direction::ToClient;
-            let served = is_client_request && method.is_in(revision);
+            let served = is_client_request && method.exists_in(revision);
             let outcome = decoded(revision, method.name(), &valid_params(method));
             let bare = decoded(revision, method.name(), &json!({}));
             if served {
@@ -129,7 +129,7 @@ fn what_is_missing_or_wrong_is_named_with_its_place() {
         ),
     ];
     for (method, params, at, says) in cases {
-        for revision in Revision::ALL.into_iter().filter(|revision| method.is_in(*revision)) {
+        for revision in Revision::ALL.into_iter().filter(|revision| method.exists_in(*revision)) {
             match decoded(revision, method.name(), &params) {
                 Err(DecodeError::Invalid(InvalidValue { path, reason })) => {
                     assert_eq!(path, at, "{} {params}: {reason}", method.name());

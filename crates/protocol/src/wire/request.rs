@@ -101,7 +101,7 @@ impl<'a> ClientRequest<'a> {
     /// Decodes a client request from its method and parameters.
     pub fn decode(revision: Revision, method: &str, params: &Params<'a>) -> Result<Self, DecodeError> {
         let known_method = Method::find(method).filter(|method| {
-            method.is_request() && method.direction() != Direction::ToClient && method.is_in(revision)
+            method.is_request() && method.direction() != Direction::ToClient && method.exists_in(revision)
         });
         Ok(match known_method.ok_or(DecodeError::NotInRevision)? {
             Method::Initialize => ClientRequest::Initialize(Box::new(decode_params(params)?)),

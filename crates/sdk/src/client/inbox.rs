@@ -227,7 +227,7 @@ impl Inbox {
                 ProtocolError::InvalidRequest(format!("{method} was sent before the session is open"));
             return core.respond::<ClientResult>(id, Err(&error));
         };
-        if Method::find(method).is_some_and(|method| !method.is_in(revision)) {
+        if Method::find(method).is_some_and(|method| !method.exists_in(revision)) {
             // Some servers send requests that the revision does not have, and for which it has no response format.
             return core.respond::<ClientResult>(id, Err(&ProtocolError::MethodNotFound(method.to_owned())));
         }

@@ -266,7 +266,7 @@ impl Client {
 
     /// Checks that the server responds. Revisions without `ping` use `server/discover` instead.
     pub async fn ping(&self) -> Result<(), ClientError> {
-        let method = if Method::Ping.is_in(self.revision()) { Method::Ping } else { Method::Discover };
+        let method = if Method::Ping.exists_in(self.revision()) { Method::Ping } else { Method::Discover };
         self.typed_call::<EmptyResult>(method, &EmptyParams::default()).await.map(|_| ())
     }
 
@@ -283,7 +283,7 @@ impl Client {
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
         let previous = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
         let declared = previous.is_some() || self.core.handlers.forward;
-        if declared && Method::RootsChanged.is_in(self.revision()) {
+        if declared && Method::RootsChanged.exists_in(self.revision()) {
             self.core.notify(Method::RootsChanged.name(), &EmptyParams::default());
         }
     }

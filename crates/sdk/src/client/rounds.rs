@@ -107,7 +107,7 @@ pub(super) async fn send(
                 let created: CreateTaskResult = decode_result(request.method.name(), &text)?;
                 return Ok(RequestProgress::Task(Box::new(created.task)));
             }
-            "input_required" if request.method.takes_input() => {
+            "input_required" if request.method.supports_input_requests() => {
                 let response: InputRequiredResult = decode_result(request.method.name(), &text)?;
                 current =
                     Some(Box::pin(next_round(client, request, &params, response, round, &mut time)).await?);

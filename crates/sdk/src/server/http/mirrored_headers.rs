@@ -69,7 +69,7 @@ pub(crate) fn check(parts: &Parts, method: &str, params: &Params<'_>, catalog: &
     }
     let known_method = Method::find(method);
     let Some(name) =
-        known_method.and_then(Method::named_by).and_then(|member| decode_string(params.find(member)?))
+        known_method.and_then(Method::name_parameter).and_then(|member| decode_string(params.find(member)?))
     else {
         return Ok(()); // nothing is mirrored, or the parameters are invalid and rejected later
     };

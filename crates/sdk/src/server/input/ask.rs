@@ -326,8 +326,8 @@ fn is_safe_url(url: &str) -> bool {
 }
 
 /// Returns whether the result of a method may be `input_required`.
-pub(crate) fn takes_input(method: &str) -> bool {
-    Method::find(method).is_some_and(Method::takes_input)
+pub(crate) fn supports_input_requests(method: &str) -> bool {
+    Method::find(method).is_some_and(Method::supports_input_requests)
 }
 
 #[cfg(test)]

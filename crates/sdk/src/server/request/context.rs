@@ -18,7 +18,7 @@ use crate::lock::lock;
 use crate::server::definitions::shared_state::StateMap;
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::identity::Identity;
-use crate::server::input::ask::takes_input;
+use crate::server::input::ask::supports_input_requests;
 use crate::server::input::mailbox::InputMailbox;
 use crate::server::session::Session;
 use crate::server::{Connection, Service};
@@ -42,7 +42,7 @@ struct Inner {
     client: Arc<ClientInfo>,
     current_request: Mutex<CurrentRequest>,
     /// Whether the result may be `input_required` (stateless era).
-    takes_input: bool,
+    supports_input_requests: bool,
     mailbox: InputMailbox,
     /// Id of the task that the call runs as.
     task: OnceLock<Arc<str>>,
@@ -85,7 +85,7 @@ impl Context {
                 id: scope.id.clone().into_owned(),
                 meta: Arc::new(scope.meta.cloned().unwrap_or_default()),
             }),
-            takes_input: takes_input(scope.method),
+            supports_input_requests: supports_input_requests(scope.method),
             mailbox: InputMailbox::from_log(scope.log.take().unwrap_or_default()),
             task: OnceLock::new(),
             identity: scope.connection.identity().cloned(),
@@ -147,7 +147,7 @@ impl Context {
     }
 
     pub(crate) fn may_request_input(&self) -> bool {
-        self.0.takes_input || self.0.task.get().is_some()
+        self.0.supports_input_requests || self.0.task.get().is_some()
     }
 
     /// Returns the id of the task that the call runs as, if it does.

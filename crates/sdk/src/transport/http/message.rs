@@ -176,7 +176,7 @@ fn add_mirrored_headers(
         None => HeaderValue::from_str(&request.method).map_err(|_| not_a_header("method"))?,
     };
     request.headers.insert(header_names::METHOD, method);
-    let Some(source) = known_method.and_then(Method::named_by) else { return Ok(()) };
+    let Some(source) = known_method.and_then(Method::name_parameter) else { return Ok(()) };
     let Some(name) = params.find(source).and_then(decode_string) else { return Ok(()) };
     let value = HeaderValue::from_str(&header_value::encode(&name)).map_err(|_| not_a_header(source))?;
     let mut size = value.len();

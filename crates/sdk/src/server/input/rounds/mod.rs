@@ -25,7 +25,7 @@ pub use state_keys::{StateKey, StateKeys};
 
 use self::parked_calls::{CachedResponse, TakeOutcome};
 use self::request_state::{RequestState, ResolvedTool};
-use super::ask::takes_input;
+use super::ask::supports_input_requests;
 use super::mailbox::ReplayLog;
 use crate::Result;
 use crate::server::connection::{Connection, Invocation, NotARetry, RetryRequest};
@@ -78,7 +78,7 @@ impl Connection {
         params: &Params<'_>,
     ) -> Option<StateBinding> {
         let may_request_input = scope.revision.era() == Era::Stateless && scope.context.get().is_some();
-        (may_request_input && takes_input(scope.method)).then(|| self.bind(scope.method, params))
+        (may_request_input && supports_input_requests(scope.method)).then(|| self.bind(scope.method, params))
     }
 
     fn bind(&self, method: &str, params: &Params<'_>) -> StateBinding {
@@ -97,7 +97,7 @@ impl Connection {
         let service = self.service();
         let (Some(context), Some(binding)) = (&call.context, &call.binding) else {
             return RequestOutcome::from(Err(crate::Error::setup(
-                "a call requested input that cannot be parked",
+                "internal error: a call without context or binding requested input, so it cannot be parked",
             )));
         };
         let settings = service.settings();
@@ -167,7 +167,7 @@ impl Connection {
         self: &Arc<Self>,
         retry: &RetryRequest<'_>,
     ) -> Result<Option<BoxFuture<()>>, NotARetry> {
-        if retry.revision.era() != Era::Stateless || !takes_input(retry.method) {
+        if retry.revision.era() != Era::Stateless || !supports_input_requests(retry.method) {
             return Err(NotARetry);
         }
         let state = retry.params.find("requestState").filter(|state| *state != "null").ok_or(NotARetry)?;
@@ -360,7 +360,7 @@ pub(crate) fn take_early_responses(
     scope: &RequestScope<'_>,
     params: &Params<'_>,
 ) -> Result<(), ProtocolError> {
-    if scope.revision.era() != Era::Stateless || !takes_input(scope.method) {
+    if scope.revision.era() != Era::Stateless || !supports_input_requests(scope.method) {
         return Ok(());
     }
     let is_new = params.find("requestState").is_none_or(|state| state == "null");
