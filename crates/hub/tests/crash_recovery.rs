@@ -45,28 +45,28 @@ impl Dice {
 }
 
 /// Call that a hub has acknowledged.
-struct Told {
+struct AcknowledgedCall {
     key: String,
     status: String,
 }
 
 /// Record of the calls so far.
 #[derive(Default)]
-struct Done {
+struct CallLog {
     /// Next key.
     keys: AtomicUsize,
     /// Calls that were sent to a running hub.
     sent: AtomicUsize,
     /// Acknowledged calls by id.
-    told: Mutex<BTreeMap<String, Told>>,
+    acknowledged: Mutex<BTreeMap<String, AcknowledgedCall>>,
 }
 
-impl Done {
+impl CallLog {
     /// Makes calls until the hub stops responding, and signals when this number of calls has started.
-    fn work(&self, rest: &Rest, begun: &AtomicUsize, calls: usize, told: &SyncSender<()>) {
+    fn work(&self, rest: &Rest, begun: &AtomicUsize, calls: usize, started: &SyncSender<()>) {
         loop {
             if begun.fetch_add(1, Ordering::SeqCst) == calls {
-                told.send(()).unwrap();
+                started.send(()).unwrap();
             }
             let key = format!("key-{}", self.keys.fetch_add(1, Ordering::SeqCst));
             let form = json!({ "server": "counting", "name": "count", "arguments": { "key": key } });
@@ -79,7 +79,7 @@ impl Done {
             assert!(answer.is_success(), "{}", answer.text());
             let call = answer.json();
             let (id, status) = (text(&call["id"]), text(&call["status"]));
-            self.told.lock().unwrap().insert(id, Told { key, status });
+            self.acknowledged.lock().unwrap().insert(id, AcknowledgedCall { key, status });
         }
     }
 }
@@ -180,7 +180,7 @@ fn digest(key: &str) -> String {
 
 #[test]
 fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
-    let (mut place, mut dice, done) = (Place::new(), Dice(6), Done::default());
+    let (mut place, mut dice, done) = (Place::new(), Dice(6), CallLog::default());
     let (mut hub, mut rest) = place.start();
     let connected = rest.send("POST", "/api/v1/servers/counting/connect", None).unwrap();
     assert!(connected.is_success(), "{}", connected.text());
@@ -190,12 +190,12 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
         // The last round makes all remaining calls.
         let missing = if kill == KILLS { CALLS.saturating_sub(done.sent.load(Ordering::SeqCst)) } else { 0 };
         let calls = missing + usize::try_from(dice.roll(110)).unwrap();
-        let (begun, (tell, told)) = (AtomicUsize::new(0), sync_channel(1));
+        let (begun, (sender, started)) = (AtomicUsize::new(0), sync_channel(1));
         let killed = std::thread::scope(|scope| {
             for _ in 0..WORKERS {
-                scope.spawn(|| done.work(&rest, &begun, calls, &tell));
+                scope.spawn(|| done.work(&rest, &begun, calls, &sender));
             }
-            told.recv_timeout(TEST_TIMEOUT).unwrap();
+            started.recv_timeout(TEST_TIMEOUT).unwrap();
             // Kill at a random point of this call or of the next ones.
             let moment = Instant::now() + Duration::from_micros(dice.roll(15_000));
             while Instant::now() < moment {
@@ -233,10 +233,10 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
     assert!(intents.iter().eq(calls.keys()), "each call has an intent, and each intent a call");
     let is_over = |status: &String| ["success", "error", "unknown"].contains(&status.as_str());
     assert!(calls.values().all(is_over), "{calls:?}");
-    let told = done.told.into_inner().unwrap();
-    let missing = told
+    let acknowledged = done.acknowledged.into_inner().unwrap();
+    let missing = acknowledged
         .iter()
-        .filter(|(id, told)| calls.get(*id) != Some(&told.status) || !digests.contains(&digest(&told.key)));
+        .filter(|(id, call)| calls.get(*id) != Some(&call.status) || !digests.contains(&digest(&call.key)));
     let missing = missing.count();
 
     let came = fs::read_to_string(place.home.file("keys-that-came")).unwrap();
@@ -246,9 +246,9 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
         different.iter().all(|key| digests.contains(&digest(key))),
         "a call was executed without an intent"
     );
-    let done_as_told = told.values().filter(|told| told.status == "success");
+    let succeeded = acknowledged.values().filter(|call| call.status == "success");
     assert!(
-        done_as_told.clone().all(|told| different.contains(&*told.key)),
+        succeeded.clone().all(|call| different.contains(&*call.key)),
         "an acknowledged call was not executed"
     );
     assert!(place.home.json(&["audit", "verify"])["is_whole"] == true);
@@ -261,12 +261,12 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
     println!(
         "kills={KILLS} sent={sent} acknowledged={} (success {}) recorded={} unknown={unknown} ran={ran} twice={twice} \
          missing={missing} kills with grandchildren={children} slowest start={} ms slowest end of children={} ms",
-        told.len(),
-        done_as_told.count(),
+        acknowledged.len(),
+        succeeded.count(),
         calls.len(),
         place.slowest_start.as_millis(),
         place.slowest_end.as_millis(),
     );
     assert_eq!((twice, missing), (0, 0));
-    assert!(sent >= CALLS && told.len() > CALLS / 2 && children > KILLS / 2);
+    assert!(sent >= CALLS && acknowledged.len() > CALLS / 2 && children > KILLS / 2);
 }

@@ -20,11 +20,13 @@ type Left = Arc<Mutex<Option<(String, Secret)>>>;
 fn leaving(authority: &Authority) -> (OAuth, Left) {
     let left = Left::default();
     let kept = left.clone();
-    let oauth =
-        OAuth::new("A test").clock(authority.clock()).on_detached_redirect(REDIRECT_URL, move |url, rest| {
-            *kept.lock().unwrap() = Some((url, rest));
+    let oauth = OAuth::new("A test").clock(authority.clock()).on_detached_redirect(
+        REDIRECT_URL,
+        move |url, flow_state| {
+            *kept.lock().unwrap() = Some((url, flow_state));
             async { Ok(()) }
-        });
+        },
+    );
     (oauth, left)
 }
 
@@ -34,22 +36,22 @@ async fn away(authority: &Authority) -> (String, Secret) {
     let error = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap_err();
     let ClientError::Call(CallError::Transport { message, .. }) = &error else { panic!("{error}") };
     assert!(message.contains("redirected to sign in"), "{message}");
-    let (url, rest) = left.lock().unwrap().take().unwrap();
-    assert!(!format!("{rest:?}").contains("verifier"));
-    (authority.approve(&url).await.unwrap().url, rest)
+    let (url, flow_state) = left.lock().unwrap().take().unwrap();
+    assert!(!format!("{flow_state:?}").contains("verifier"));
+    (authority.approve(&url).await.unwrap().url, flow_state)
 }
 
 #[tokio::test]
 async fn another_process_goes_on_where_one_left() {
     for behaviour in [Authority::conforming(), Authority::conforming().with(Misbehavior::DpopNonce)] {
         let authority = start(behaviour).await;
-        let (back, rest) = away(&authority).await;
+        let (back, flow_state) = away(&authority).await;
         let other = OAuth::new("A test").clock(authority.clock()).store(MemoryStore::default());
-        other.resume_sign_in(&authority.mcp_url(), &Egress::default(), &rest, &back).await.unwrap();
+        other.resume_sign_in(&authority.mcp_url(), &Egress::default(), &flow_state, &back).await.unwrap();
         assert!(other.granted(&authority.mcp_url()).unwrap().contains("read"));
         let client = Client::http(authority.mcp_url()).auth(other.clone()).connect().await.unwrap();
         client.call("greet", ()).await.unwrap();
-        let again = other.resume_sign_in(&authority.mcp_url(), &Egress::default(), &rest, &back).await;
+        let again = other.resume_sign_in(&authority.mcp_url(), &Egress::default(), &flow_state, &back).await;
         assert_eq!(again.unwrap_err().code(), Some("invalid_grant"), "a code works once");
     }
 }
@@ -57,10 +59,10 @@ async fn another_process_goes_on_where_one_left() {
 #[tokio::test]
 async fn what_does_not_belong_together_is_refused() {
     let authority = start(Authority::conforming()).await;
-    let ((back, _), (_, rest)) = (away(&authority).await, away(&authority).await);
+    let ((back, _), (_, flow_state)) = (away(&authority).await, away(&authority).await);
     let other = OAuth::new("A test");
     let (url, egress) = (authority.mcp_url(), Egress::default());
-    let error = other.resume_sign_in(&url, &egress, &rest, &back).await.unwrap_err();
+    let error = other.resume_sign_in(&url, &egress, &flow_state, &back).await.unwrap_err();
     assert_eq!(error.kind(), AuthErrorKind::Callback, "{error}");
     let error = other.resume_sign_in(&url, &egress, &"{}".into(), &back).await.unwrap_err();
     assert!(error.to_string().contains("sign in again"), "{error}");
@@ -86,8 +88,8 @@ async fn what_another_program_has_kept_is_used_when_it_is_told() {
     let program = || OAuth::new("A test").clock(authority.clock()).store(store.clone());
     let (one, two) = (program(), program());
     let (url, egress) = (authority.mcp_url(), Egress::default());
-    let (back, rest) = away(&authority).await;
-    one.resume_sign_in(&url, &egress, &rest, &back).await.unwrap();
+    let (back, flow_state) = away(&authority).await;
+    one.resume_sign_in(&url, &egress, &flow_state, &back).await.unwrap();
     let client = Client::http(&url).auth(one.clone()).connect().await.unwrap();
     let used = || {
         let seen = authority.observations();
@@ -95,8 +97,8 @@ async fn what_another_program_has_kept_is_used_when_it_is_told() {
     };
     client.call("greet", ()).await.unwrap();
     let first = used();
-    let (back, rest) = away(&authority).await;
-    two.resume_sign_in(&url, &egress, &rest, &back).await.unwrap();
+    let (back, flow_state) = away(&authority).await;
+    two.resume_sign_in(&url, &egress, &flow_state, &back).await.unwrap();
     client.call("greet", ()).await.unwrap();
     assert_eq!(used(), first, "not reloaded yet");
     one.reload();

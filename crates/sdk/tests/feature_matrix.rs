@@ -21,7 +21,7 @@ struct Add {
 }
 
 #[args]
-struct Who {
+struct NameArgs {
     name: String,
 }
 
@@ -39,8 +39,8 @@ fn service() -> Service {
         })
         .add(Tool::new("greet").description("Elicits a name").read_only().handler(
             |_: NoArgs, cx: Context| async move {
-                let who: Who = cx.elicit("Who are you?").await?;
-                Result::<_>::Ok(format!("Hello, {}!", who.name))
+                let person: NameArgs = cx.elicit("Who are you?").await?;
+                Result::<_>::Ok(format!("Hello, {}!", person.name))
             },
         ))
         .add(Tool::new("think").description("Requests sampling").read_only().handler(
@@ -58,30 +58,30 @@ fn service() -> Service {
         .add(
             ResourceTemplate::new("notes://{name}", "note")
                 .complete("name", |typed: String| async move { vec![format!("{typed}!")] })
-                .handler(|Who { name }| async move { name }),
+                .handler(|NameArgs { name }| async move { name }),
         )
-        .add(Prompt::new("hello").handler(|Who { name }| async move { format!("Say hello to {name}") }))
+        .add(Prompt::new("hello").handler(|NameArgs { name }| async move { format!("Say hello to {name}") }))
         .build()
         .unwrap()
 }
 
 /// Notifications that a client received.
 #[derive(Default)]
-struct Told {
-    words: Mutex<Vec<String>>,
+struct NotificationLog {
+    entries: Mutex<Vec<String>>,
     more: Notify,
 }
 
-impl Told {
-    fn tell(&self, word: impl Into<String>) {
-        self.words.lock().unwrap().push(word.into());
+impl NotificationLog {
+    fn add(&self, word: impl Into<String>) {
+        self.entries.lock().unwrap().push(word.into());
         self.more.notify_waiters();
     }
 
-    async fn has(&self, word: &str) {
+    async fn wait_for(&self, word: &str) {
         loop {
             let more = self.more.notified();
-            if self.words.lock().unwrap().iter().any(|known| known == word) {
+            if self.entries.lock().unwrap().iter().any(|known| known == word) {
                 return;
             }
             more.await;
@@ -89,15 +89,19 @@ impl Told {
     }
 }
 
-async fn connect(case: &Case, transcript: &Transcript, told: &Arc<Told>) -> Result<Client, ClientError> {
-    let (logs, lists, updates) = (told.clone(), told.clone(), told.clone());
+async fn connect(
+    case: &Case,
+    transcript: &Transcript,
+    notifications: &Arc<NotificationLog>,
+) -> Result<Client, ClientError> {
+    let (logs, lists, updates) = (notifications.clone(), notifications.clone(), notifications.clone());
     case.client_over(transcript.clone())
         .on_elicit(|_| async { Ok(ElicitResult::accept(json!({ "name": "Ada" }))) })
         .on_sample(|_| async { Ok(CreateMessageResult::text("a model", "42")) })
         .roots([Root { uri: "file:///tmp/a".into(), name: None, meta: None }])
-        .on_log(LogLevel::Info, move |log| logs.tell(log.data.as_str().unwrap_or_default()))
-        .on_list_changed(move |list| lists.tell(if list == ListChanged::Tools { "tools" } else { "others" }))
-        .on_resource_updated(move |uri| updates.tell(uri))
+        .on_log(LogLevel::Info, move |log| logs.add(log.data.as_str().unwrap_or_default()))
+        .on_list_changed(move |list| lists.add(if list == ListChanged::Tools { "tools" } else { "others" }))
+        .on_resource_updated(move |uri| updates.add(uri))
         .connect()
         .await
 }
@@ -108,12 +112,13 @@ fn a_tour_of_everything() {
     matrix(&service, |case| {
         let service = service.clone();
         async move {
-            let (told, transcript) = (Arc::new(Told::default()), Transcript::new(case.to_server()));
-            let client = connect(&case, &transcript, &told).await?;
+            let (notifications, transcript) =
+                (Arc::new(NotificationLog::default()), Transcript::new(case.to_server()));
+            let client = connect(&case, &transcript, &notifications).await?;
             assert_eq!(client.revision(), case.revision());
-            tools(&client, &told).await?;
+            tools(&client, &notifications).await?;
             others(&client).await?;
-            changes(&service, &client, &told, &case).await?;
+            changes(&service, &client, &notifications, &case).await?;
             cancelled(&client).await;
             client.close().await;
             checked(&transcript);
@@ -122,7 +127,7 @@ fn a_tour_of_everything() {
     });
 }
 
-async fn tools(client: &Client, told: &Arc<Told>) -> Result<(), ClientError> {
+async fn tools(client: &Client, notifications: &Arc<NotificationLog>) -> Result<(), ClientError> {
     assert!(client.tools().all().await?.len() >= 6);
     assert_eq!(client.call("add", json!({ "a": 40, "b": 2 })).await?.to_text(), "42");
     let steps = Arc::new(Mutex::new(Vec::new()));
@@ -131,7 +136,7 @@ async fn tools(client: &Client, told: &Arc<Told>) -> Result<(), ClientError> {
     assert_eq!(call.await?.to_text(), "done");
     assert_eq!(*steps.lock().unwrap(), [1.0, 2.0, 3.0], "progress arrives before the response, in order");
     for step in 1..=3 {
-        told.has(&format!("step {step}")).await;
+        notifications.wait_for(&format!("step {step}")).await;
     }
     let asked = client.call("greet", ()).await?;
     // Forms were added in the third revision.
@@ -162,16 +167,16 @@ async fn others(client: &Client) -> Result<(), ClientError> {
 async fn changes(
     service: &Service,
     client: &Client,
-    told: &Arc<Told>,
+    notifications: &Arc<NotificationLog>,
     case: &Case,
 ) -> Result<(), ClientError> {
     let _watching = client.subscribe("memory://status").await?;
     service.handle().resource_updated("memory://status");
-    told.has("memory://status").await;
+    notifications.wait_for("memory://status").await;
     let name = format!("new {case}").replace(|char: char| !char.is_ascii_alphanumeric(), "_");
     let added = Tool::new(&*name).handler(|_: NoArgs| async { "new" });
     service.handle().add(added).expect("the name is free");
-    told.has("tools").await;
+    notifications.wait_for("tools").await;
     assert_eq!(client.call(&*name, ()).await?.to_text(), "new");
     service.handle().remove_tool(&name);
     Ok(())

@@ -26,11 +26,11 @@ const SESSION: Revision = Revision::LATEST_SESSION;
 const RECONNECT_WAIT: Duration = Duration::from_secs(6);
 
 /// Diagnostics of a client.
-struct Told(mpsc::Receiver<String>);
+struct Diagnostics(mpsc::Receiver<String>);
 
-impl Told {
+impl Diagnostics {
     /// Waits for a diagnostic that contains `part`.
-    async fn until(&mut self, part: &str) {
+    async fn wait_for(&mut self, part: &str) {
         let mut all = Vec::new();
         let said = async {
             while let Some(line) = self.0.recv().await.filter(|line| !line.contains(part)) {
@@ -43,9 +43,9 @@ impl Told {
     }
 }
 
-fn telling(builder: ClientBuilder<HttpTransport>) -> (ClientBuilder<HttpTransport>, Told) {
-    let (tell, told) = mpsc::channel(1_000);
-    (builder.on_diagnostic(move |line| drop(tell.try_send(line.to_owned()))), Told(told))
+fn with_diagnostics(builder: ClientBuilder<HttpTransport>) -> (ClientBuilder<HttpTransport>, Diagnostics) {
+    let (sender, receiver) = mpsc::channel(1_000);
+    (builder.on_diagnostic(move |line| drop(sender.try_send(line.to_owned()))), Diagnostics(receiver))
 }
 
 fn tools_changed() -> Value {
@@ -76,9 +76,9 @@ fn lost(seen: &ReceivedRequest) -> Reply {
 #[tokio::test]
 async fn a_server_without_a_stream_keeps_its_session() {
     let script = server(SESSION, |seen| seen.is("GET").then(|| Reply::status(404))).await;
-    let (builder, mut told) = telling(client(&script));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script));
     let client = builder.connect().await.unwrap();
-    told.until("the server has no standalone event stream (GET)").await;
+    diagnostics.wait_for("the server has no standalone event stream (GET)").await;
     client.call("echo", ()).await.unwrap();
     client.close().await;
     assert_eq!((script.of("initialize").len(), script.of("GET").len()), (1, 1));
@@ -94,11 +94,11 @@ async fn a_session_whose_stream_is_not_found_is_not_replaced_by_yet_another() {
         seen.is("GET").then(|| if first() { Reply::events().close() } else { lost(seen) })
     })
     .await;
-    let (builder, mut told) = telling(client(&script));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script));
     let client = builder.connect().await.unwrap();
-    told.until("was cut").await;
+    diagnostics.wait_for("was cut").await;
     clock.advance(RECONNECT_WAIT).await;
-    told.until("the server has no standalone event stream (GET)").await;
+    diagnostics.wait_for("the server has no standalone event stream (GET)").await;
     client.call("echo", ()).await.unwrap();
     let gets: Vec<_> = script.of("GET").iter().map(|seen| seen.header("mcp-session-id").to_owned()).collect();
     assert_eq!(gets, ["session-0", "session-0", "session-1"]);
@@ -119,13 +119,13 @@ async fn sessions_that_end_with_their_streams_are_opened_ever_more_slowly_and_no
         Some(if again { lost(seen) } else { Reply::events().close() })
     })
     .await;
-    let (builder, mut told) = telling(client(&script).max_reconnects(3));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script).max_reconnects(3));
     let client = builder.connect().await.unwrap();
     for pause in [100, 200, 400] {
-        told.until("was cut").await;
+        diagnostics.wait_for("was cut").await;
         clock.advance(Duration::from_millis(pause)).await;
     }
-    told.until("is abandoned").await;
+    diagnostics.wait_for("is abandoned").await;
     assert_eq!((script.of("initialize").len(), script.of("GET").len()), (4, 7));
     client.call("echo", ()).await.unwrap();
 }
@@ -136,16 +136,16 @@ async fn a_stream_that_was_there_for_long_and_had_nothing_to_say_is_healthy() {
     let until = cut.clone();
     let script =
         server(SESSION, move |seen| seen.is("GET").then(|| Reply::events().wait(&until).close())).await;
-    let (builder, mut told) = telling(client(&script).max_reconnects(1));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script).max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
-        told.until("the event stream is open").await;
+        diagnostics.wait_for("the event stream is open").await;
         clock.advance(Duration::from_mins(1)).await;
         cut.notify_one();
-        told.until("reconnecting").await;
+        diagnostics.wait_for("reconnecting").await;
         clock.advance(RECONNECT_WAIT).await;
     }
-    told.until("the event stream is open").await;
+    diagnostics.wait_for("the event stream is open").await;
 }
 
 #[tokio::test]
@@ -153,12 +153,12 @@ async fn a_stream_whose_messages_have_no_ids_is_healthy() {
     let clock = ManualClock::stop();
     let script =
         server(SESSION, |seen| seen.is("GET").then(|| Reply::events().event(&tools_changed()).close())).await;
-    let (tell, mut changes) = mpsc::channel(8);
-    let builder = client(&script).on_list_changed(move |list| tell.try_send(list).unwrap());
-    let (builder, mut told) = telling(builder.max_reconnects(1));
+    let (sender, mut changes) = mpsc::channel(8);
+    let builder = client(&script).on_list_changed(move |list| sender.try_send(list).unwrap());
+    let (builder, mut diagnostics) = with_diagnostics(builder.max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
-        told.until("reconnecting").await;
+        diagnostics.wait_for("reconnecting").await;
         clock.advance(RECONNECT_WAIT).await;
         assert_eq!(timeout(TEST_TIMEOUT, changes.recv()).await.unwrap(), Some(ListChanged::Tools));
     }
@@ -179,15 +179,15 @@ async fn priming(retry: &'static str) -> HttpScript {
 async fn a_stream_that_names_ids_and_brings_nothing_is_given_up() {
     let clock = ManualClock::stop();
     let script = priming("0").await;
-    let (builder, mut told) = telling(client(&script).max_reconnects(3));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script).max_reconnects(3));
     let _client = builder.connect().await.unwrap();
     for (number, pause) in [100, 200, 400].into_iter().enumerate() {
-        told.until("reconnecting").await;
+        diagnostics.wait_for("reconnecting").await;
         clock.advance(Duration::from_millis(pause - 5)).await;
         assert_eq!(script.of("GET").len(), number + 1);
         clock.advance(Duration::from_millis(5)).await;
     }
-    told.until("is abandoned").await;
+    diagnostics.wait_for("is abandoned").await;
     assert_eq!(script.of("GET").len(), 4);
 }
 
@@ -197,11 +197,11 @@ async fn a_stream_that_brings_no_messages_is_given_up() {
     for events in ["event: error\ndata: no stream here\n\n", "data: no stream here\n\n", ": ping\n\n"] {
         let events = Reply::events().chunk(events.as_bytes()).close();
         let script = server(SESSION, move |seen| seen.is("GET").then(|| events.clone())).await;
-        let (builder, mut told) = telling(client(&script).max_reconnects(1));
+        let (builder, mut diagnostics) = with_diagnostics(client(&script).max_reconnects(1));
         let _client = builder.connect().await.unwrap();
-        told.until("reconnecting").await;
+        diagnostics.wait_for("reconnecting").await;
         clock.advance(RECONNECT_WAIT).await;
-        told.until("is abandoned").await;
+        diagnostics.wait_for("is abandoned").await;
     }
 }
 
@@ -209,10 +209,10 @@ async fn a_stream_that_brings_no_messages_is_given_up() {
 async fn a_server_that_wants_to_be_asked_now_and_then_is() {
     let clock = ManualClock::stop();
     let script = priming("5000").await;
-    let (builder, mut told) = telling(client(&script).max_reconnects(1));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script).max_reconnects(1));
     let _client = builder.connect().await.unwrap();
     for _ in 0..4 {
-        told.until("reconnecting").await;
+        diagnostics.wait_for("reconnecting").await;
         clock.advance(RECONNECT_WAIT).await;
     }
     script.wait_for("GET", 5).await;
@@ -252,10 +252,10 @@ async fn a_notification_of_a_method_that_is_not_found_is_no_lost_session() {
         seen.is("notifications/acme").then(|| Reply::json_with(404, &[], &unknown))
     })
     .await;
-    let (builder, mut told) = telling(client(&script));
+    let (builder, mut diagnostics) = with_diagnostics(client(&script));
     let client = builder.connect().await.unwrap();
     client.notify("notifications/acme", &json!({}));
-    told.until("was not delivered").await;
+    diagnostics.wait_for("was not delivered").await;
     client.call("echo", ()).await.unwrap();
     assert_eq!(script.of("initialize").len(), 1);
 }

@@ -15,13 +15,7 @@ const VAGUE_NAMES: [&str; 15] = [
 ];
 
 /// Vague names by file.
-const VAGUE_EXCEPTIONS: &[Exception] = &[
-    ("crates/hub-http/tests/rest/retries.rs", "Seen"),
-    ("crates/hub/tests/crash_recovery.rs", "Told"),
-    ("crates/sdk/tests/feature_matrix.rs", "Told"),
-    ("crates/sdk/tests/feature_matrix.rs", "Who"),
-    ("crates/sdk/tests/http_client_streams.rs", "Told"),
-];
+const VAGUE_EXCEPTIONS: &[Exception] = &[];
 
 /// Names that every module may use.
 const COMMON_NAMES: [&str; 3] = ["Result", "Error", "Inner"];

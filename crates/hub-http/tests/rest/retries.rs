@@ -17,15 +17,15 @@ use tokio::time::Instant;
 use crate::fixture::Site;
 
 /// Arrival times of requests, by method.
-type Seen = Arc<Mutex<BTreeMap<String, Vec<Instant>>>>;
+type RequestTimes = Arc<Mutex<BTreeMap<String, Vec<Instant>>>>;
 
 /// A server of the stateless era. Its first two requests of each method about tools or resources fail.
-async fn respond(State(seen): State<Seen>, body: String) -> Response {
+async fn respond(State(requests): State<RequestTimes>, body: String) -> Response {
     let message: Value = serde_json::from_str(&body).unwrap();
     let method = message["method"].as_str().unwrap().to_owned();
     let count = {
-        let mut seen = seen.lock().unwrap();
-        let times = seen.entry(method.clone()).or_default();
+        let mut requests = requests.lock().unwrap();
+        let times = requests.entry(method.clone()).or_default();
         times.push(Instant::now());
         times.len()
     };
@@ -46,30 +46,30 @@ async fn respond(State(seen): State<Seen>, body: String) -> Response {
 }
 
 /// Returns the number of requests of a method, and whether there was a pause before each retry.
-fn request_count(seen: &Seen, method: &str) -> (usize, bool) {
-    let seen = seen.lock().unwrap();
-    let times = &seen[method];
+fn request_count(requests: &RequestTimes, method: &str) -> (usize, bool) {
+    let requests = requests.lock().unwrap();
+    let times = &requests[method];
     let pauses = times.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
     (times.len(), pauses.zip([200, 400]).all(|(pause, least)| pause >= least))
 }
 
 #[tokio::test]
 async fn lists_and_reads_are_repeated_after_a_pause_and_calls_never() {
-    let (site, seen, mut running) = (Site::new().await, Seen::default(), JoinSet::new());
+    let (site, requests, mut running) = (Site::new().await, RequestTimes::default(), JoinSet::new());
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("{}/mcp", listener.origin());
-    let router = Router::new().route("/mcp", post(respond)).with_state(seen.clone());
+    let router = Router::new().route("/mcp", post(respond)).with_state(requests.clone());
     running.spawn(async move { listener.run_until(std::future::pending(), router).await.unwrap() });
     site.post("/servers", json!({ "name": "Shaky", "url": url, "retry_attempts": 2 })).await.ok();
     assert_eq!(site.post("/servers/shaky/sync", json!({})).await.ok()["tools"], 1);
-    assert_eq!(request_count(&seen, "tools/list"), (3, true));
+    assert_eq!(request_count(&requests, "tools/list"), (3, true));
     assert_eq!(site.get("/servers/shaky/resources").await.ok()["items"][0]["uri"], "a:b");
-    assert_eq!(request_count(&seen, "resources/list"), (3, true));
+    assert_eq!(request_count(&requests, "resources/list"), (3, true));
     let read = site.post("/servers/shaky/resources/read", json!({ "uri": "a:b" })).await.ok();
     assert_eq!(read["contents"][0]["text"], "read");
-    assert_eq!(request_count(&seen, "resources/read"), (3, true));
+    assert_eq!(request_count(&requests, "resources/read"), (3, true));
     let call = json!({ "tool": "mcp_shaky__act", "arguments": {} });
     let call = site.post("/calls?wait=true", call).await.ok();
     assert_eq!(call["status"], "unknown", "{call}");
-    assert_eq!(request_count(&seen, "tools/call").0, 1);
+    assert_eq!(request_count(&requests, "tools/call").0, 1);
 }
