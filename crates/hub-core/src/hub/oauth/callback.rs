@@ -85,7 +85,8 @@ impl Hub {
         redirect_url: &str,
     ) -> Result<Scopes, String> {
         let text = |error: Error| error.message().to_owned();
-        let (owner, tokens) = ((tenant, server.id, pending.agent), Arc::new(IssuedTokens::default()));
+        let owner = GrantOwner { tenant, server: server.id, agent: pending.agent };
+        let tokens = Arc::new(IssuedTokens::default());
         let store = Arc::new(PendingGrant::new(None, tokens.clone()));
         let oauth = self.oauth_client(owner, server, store.clone()).await.map_err(text)?;
         let url = server.transport.remote().map(|endpoint| endpoint.url.clone()).unwrap_or_default();
@@ -143,7 +144,7 @@ impl Hub {
         pending: &PendingSignIn,
         missing_scopes: &Scopes,
     ) -> Option<String> {
-        let owner = (tenant, server.id, pending.agent);
+        let owner = GrantOwner { tenant, server: server.id, agent: pending.agent };
         self.reset_grant_status(owner, server, missing_scopes).await;
         self.connections.close_server(tenant, server.id);
         self.events.publish(tenant, event_payloads::server(server.id, "credential"));

@@ -147,7 +147,7 @@ impl GrantStatusStore {
 
     /// Changes the stored status; `change` returns whether it changed anything.
     pub(super) async fn update(&self, change: impl Fn(&mut GrantStatus) -> bool) -> Result<()> {
-        let (tenant, server, _) = self.owner;
+        let GrantOwner { tenant, server, .. } = self.owner;
         let _turn = self.buffer.write_lock.lock().await;
         let buffer = lock(&self.buffer.entries).remove(&self.owner).unwrap_or_default();
         for attempt in 1.. {
@@ -174,7 +174,7 @@ impl GrantStatusStore {
 
     async fn load(&self) -> Result<(GrantStatus, u64)> {
         let found =
-            self.store.document(self.owner.0, &DocumentKey::new(DocumentKind::Trace, self.id)).await?;
+            self.store.document(self.owner.tenant, &DocumentKey::new(DocumentKind::Trace, self.id)).await?;
         found.map_or_else(
             || Ok(Default::default()),
             |stored| Ok((stored.document.parse_body()?, stored.version)),

@@ -64,7 +64,7 @@ impl GrantStore {
             platform: hub.platform.clone(),
             tasks: hub.tasks.clone(),
             owner,
-            label: grant_binding(server, owner.2)?,
+            label: grant_binding(server, owner.agent)?,
             tokens,
             last_version: AtomicU64::new(u64::MAX),
             version_in_use: AtomicU64::default(),
@@ -79,7 +79,7 @@ impl GrantStore {
     /// Returns the version of the stored grant, or 0 if there is none.
     pub(super) async fn version(&self) -> Result<u64, AuthError> {
         let found =
-            self.store.document(self.owner.0, &self.key()).await.map_err(|error| store_error(&error))?;
+            self.store.document(self.owner.tenant, &self.key()).await.map_err(|error| store_error(&error))?;
         Ok(found.map_or(0, |stored| stored.version))
     }
 
@@ -99,7 +99,7 @@ impl GrantStore {
     }
 
     async fn read(&self) -> Result<Option<Secret>> {
-        let found = self.keys.open_secret(self.owner.0, self.label.id).await?;
+        let found = self.keys.open_secret(self.owner.tenant, self.label.id).await?;
         let version = found.as_ref().map_or(0, |(.., version)| *version);
         self.last_version.store(version, Ordering::Relaxed);
         self.version_in_use.store(version, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl GrantStore {
     /// Stores the OAuth grant of a server. Only a sign-in creates one: a refresh neither restores a grant deleted by a
     /// sign-out nor replaces one that another hub has stored after taking over the lease.
     async fn write(&self, record: &Secret, is_sign_in: bool) -> Result<()> {
-        let (tenant, server, agent) = self.owner;
+        let GrantOwner { tenant, server, agent } = self.owner;
         self.tokens.add(record);
         let before = if is_sign_in {
             self.store.document(tenant, &self.key()).await?.map_or(0, |stored| stored.version)
@@ -159,14 +159,15 @@ impl GrantStore {
     }
 
     async fn delete(&self) -> Result<()> {
-        match self.store.commit(self.owner.0, Batch::new().change(StoreChange::Delete(self.key()))).await {
+        match self.store.commit(self.owner.tenant, Batch::new().change(StoreChange::Delete(self.key()))).await
+        {
             Err(error) if error.kind() == error::ErrorKind::NotFound => Ok(()),
             done => done,
         }
     }
 
     async fn acquire_lease(&self) -> Result<RefreshLease> {
-        let (tenant, key) = (self.owner.0, DocumentKey::new(DocumentKind::Lease, self.label.id));
+        let (tenant, key) = (self.owner.tenant, DocumentKey::new(DocumentKind::Lease, self.label.id));
         let (mut last_lease, mut delay) = ((0, Instant::now()), LEASE_POLL.0);
         loop {
             let found = self.store.document(tenant, &key).await?;
@@ -177,7 +178,7 @@ impl GrantStore {
             }
             if !is_held || last_lease.1.elapsed() >= LEASE_TIMEOUT {
                 let lease = document(DocumentKind::Lease, self.label.id, &json!({ "is_held": true }))?
-                    .with_parent(self.owner.1);
+                    .with_parent(self.owner.server);
                 match self.store.commit(tenant, Batch::new().change(upsert(lease.clone(), version))).await {
                     Ok(()) => {
                         let (release_signal, released) = oneshot::channel();

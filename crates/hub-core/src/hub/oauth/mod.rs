@@ -41,8 +41,14 @@ pub use sign_in::{SignInView, state_in};
 /// Client name that the consent page of an authorization server shows.
 const CLIENT_NAME: &str = "Linchpin";
 
-/// Owner of a grant: tenant, server and, for a grant per agent, the agent.
-type GrantOwner = (TenantId, ServerId, Option<AgentId>);
+/// Owner of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct GrantOwner {
+    tenant: TenantId,
+    server: ServerId,
+    /// Agent, if each agent has its own grant.
+    agent: Option<AgentId>,
+}
 
 /// Authorizer of one OAuth grant, built for a certain version of the server's settings.
 #[derive(Clone)]
@@ -105,7 +111,7 @@ impl Hub {
             (CredentialMode::PerAgent, None) => return Ok(None),
             (CredentialMode::PerAgent, agent) => agent,
         };
-        let owner = (actor.tenant(), server.id, agent);
+        let owner = GrantOwner { tenant: actor.tenant(), server: server.id, agent };
         let id = grant_binding(server, agent)?.id;
         let cached = lock(&self.oauth_broker.authorizers).get(&owner).cloned();
         let cached = cached.filter(|cached| cached.version == server.version);
@@ -138,14 +144,19 @@ impl Hub {
     /// Returns the store of the OAuth grant status of a server.
     fn status_store(&self, owner: GrantOwner, server: &Server) -> Result<GrantStatusStore> {
         let (trace_buffer, store) = (self.oauth_broker.trace_buffer.clone(), self.store.clone());
-        Ok(GrantStatusStore { buffer: trace_buffer, store, owner, id: grant_binding(server, owner.2)?.id })
+        Ok(GrantStatusStore {
+            buffer: trace_buffer,
+            store,
+            owner,
+            id: grant_binding(server, owner.agent)?.id,
+        })
     }
 
     /// Returns the `linchpin` command that signs in to the server, for messages.
-    async fn sign_in_command(&self, (tenant, _, agent): GrantOwner, server: &Server) -> Result<String> {
+    async fn sign_in_command(&self, owner: GrantOwner, server: &Server) -> Result<String> {
         let command = format!("linchpin server sign-in {}", server.slug.as_str());
-        let Some(agent) = agent else { return Ok(command) };
-        let agent = self.load::<Agent>(tenant, DocumentKind::Agent, agent).await?;
+        let Some(agent) = owner.agent else { return Ok(command) };
+        let agent = self.load::<Agent>(owner.tenant, DocumentKind::Agent, agent).await?;
         let name = agent.map_or_else(|| "NAME".to_owned(), |(agent, _)| agent.name);
         Ok(format!("{command} --agent \"{name}\""))
     }
@@ -174,7 +185,7 @@ impl Hub {
         store: impl TokenStore,
     ) -> Result<OAuth> {
         let (client_id, scopes, issuer) = oauth_settings(server)?;
-        let (tenant, _, agent) = owner;
+        let GrantOwner { tenant, agent, .. } = owner;
         let (platform, clock) = (self.platform.clone(), self.platform.clone());
         let (status_store, tasks) = (self.status_store(owner, server)?, self.tasks.clone());
         let mut oauth = OAuth::new(CLIENT_NAME)
@@ -214,7 +225,8 @@ impl Hub {
     ) -> Result<Vec<AuthTraceEntry>> {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), name).await?;
-        let status_store = self.status_store((actor.tenant(), server.id, agent), &server)?;
+        let status_store =
+            self.status_store(GrantOwner { tenant: actor.tenant(), server: server.id, agent }, &server)?;
         Ok(status_store.read().await?.hops.into())
     }
 
@@ -227,11 +239,11 @@ impl Hub {
     ) -> Result<GrantStatusView> {
         actor.require_user()?;
         let server = self.find_server(actor.tenant(), name).await?;
-        let owner = (actor.tenant(), server.id, agent);
+        let owner = GrantOwner { tenant: actor.tenant(), server: server.id, agent };
         oauth_settings(&server)?;
         let status_store = self.status_store(owner, &server)?;
         let (status, command) = (status_store.read().await?, self.sign_in_command(owner, &server).await?);
-        let grant = self.grant_version(owner.0, &grant_binding(&server, agent)?).await?;
+        let grant = self.grant_version(owner.tenant, &grant_binding(&server, agent)?).await?;
         let reauthorization = status.again.filter(|reauthorization| grant == Some(reauthorization.version));
         let (signed_in, advice) = match (grant, reauthorization) {
             (None, _) => (GrantState::No, Some(format!("sign in with `{command}`"))),

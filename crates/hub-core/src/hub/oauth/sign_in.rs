@@ -99,7 +99,7 @@ impl Hub {
                 "this hub was started without a callback URL, so no sign-in can be completed in a browser";
             return Err(Error::new(error::ErrorKind::Unavailable, "no_callback", text));
         };
-        let owner = (tenant, server.id, agent);
+        let owner = GrantOwner { tenant, server: server.id, agent };
         let captured: Arc<Mutex<Option<(String, Secret)>>> = Arc::default();
         let (oauth, tokens) = self.oauth_for_reauthorization(owner, &server).await?;
         let oauth = {
@@ -267,7 +267,7 @@ impl Hub {
 
     async fn delete_grant(&self, actor: Actor, name: &str, agent: Option<AgentId>) -> Result<bool> {
         let (tenant, server) = (actor.tenant(), self.find_server(actor.tenant(), name).await?);
-        let owner = (tenant, server.id, agent);
+        let owner = GrantOwner { tenant, server: server.id, agent };
         let oauth =
             self.oauth_client(owner, &server, GrantStore::new(self, owner, &server, Arc::default())?).await?;
         let Some(endpoint) = server.transport.remote() else { return Ok(false) };
@@ -295,7 +295,8 @@ impl Hub {
     ) -> Result<SignInView> {
         let PendingSignIn { server, agent, progress, sync_error, created, .. } = pending;
         let found = self.find_server(tenant, &server.to_string()).await?;
-        let trace = self.status_store((tenant, server, agent), &found)?.read().await?.hops.into();
+        let trace =
+            self.status_store(GrantOwner { tenant, server, agent }, &found)?.read().await?.hops.into();
         let base = self.options.callback.as_deref().unwrap_or_default();
         let url = format!("{}/oauth/start/{id}", base.strip_suffix(CALLBACK).unwrap_or(base));
         Ok(SignInView {
