@@ -326,7 +326,7 @@ mod tests {
         ] {
             let document = Document::new(DocumentKey::new(kind, "1"), &()).unwrap();
             let value = SnapshotValue::Document(StoredDocument { document, version: 1 });
-            writer.add(SnapshotItem { tenant: TenantId::fixed(1), what: value }).unwrap();
+            writer.add(SnapshotItem { tenant: TenantId::from_u128(1), what: value }).unwrap();
         }
         let (bytes, contents) = writer.finish().unwrap();
         let text = String::from_utf8(bytes).unwrap();

@@ -227,8 +227,8 @@ mod tests {
 
     use super::*;
 
-    const ADA: TenantId = TenantId::fixed(1);
-    const BOB: TenantId = TenantId::fixed(2);
+    const ADA: TenantId = TenantId::from_u128(1);
+    const BOB: TenantId = TenantId::from_u128(2);
 
     #[tokio::test]
     async fn whoever_was_away_goes_on_where_they_were() {

@@ -17,19 +17,19 @@ macro_rules! ids {
 
         impl $name {
             /// Creates a new unique id.
-            pub fn new(world: &dyn Platform) -> Self {
-                $name(uuid_v7(world))
+            pub fn new(platform: &dyn Platform) -> Self {
+                $name(uuid_v7(platform))
             }
 
             /// Creates a constant id, for built-in objects.
-            pub const fn fixed(number: u128) -> Self {
+            pub const fn from_u128(number: u128) -> Self {
                 $name(number)
             }
         }
 
         impl $name {
             /// Returns the creation time that the id contains.
-            pub fn made(self) -> Option<jiff::Timestamp> {
+            pub fn created_at(self) -> Option<jiff::Timestamp> {
                 let millis = i64::try_from(self.0 >> 80).ok()?;
                 jiff::Timestamp::from_millisecond(millis).ok()
             }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn nothing_else_is_one() {
-        let good = ServerId::fixed(1).to_string();
+        let good = ServerId::from_u128(1).to_string();
         assert_eq!(good, "00000000-0000-0000-0000-000000000001");
         for bad in
             ["", "1", &good[1..], &good.replace('-', "0"), &good.replace('1', "A"), &format!("{good} ")]

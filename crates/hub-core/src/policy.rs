@@ -155,7 +155,7 @@ mod tests {
 
     fn server() -> Server {
         Server {
-            id: ServerId::fixed(1),
+            id: ServerId::from_u128(1),
             slug: Slug::new("files").unwrap(),
             settings: ServerSettings::with_name("Files"),
             transport: Transport::Http(RemoteEndpoint {
@@ -172,7 +172,7 @@ mod tests {
 
     fn tool() -> ToolRecord {
         let definition = json!({"name": "read", "inputSchema": {"type": "object"}});
-        let mut tool = ToolRecord::new(ServerId::fixed(1), "read", definition, NOW);
+        let mut tool = ToolRecord::new(ServerId::from_u128(1), "read", definition, NOW);
         tool.trust();
         tool
     }
@@ -181,11 +181,11 @@ mod tests {
         let trusted = trusted.iter().map(|name| (*name).to_owned()).collect();
         let selection = ToolSelection { tools: Some(vec!["read".into(), "write".into()]), trusted };
         Agent {
-            id: AgentId::fixed(1),
+            id: AgentId::from_u128(1),
             name: "Ada".into(),
             instructions: String::new(),
             model: None,
-            servers: BTreeMap::from([(ServerId::fixed(1), selection)]),
+            servers: BTreeMap::from([(ServerId::from_u128(1), selection)]),
             approval,
             enabled: true,
             calls_per_minute: None,
@@ -245,22 +245,32 @@ mod tests {
     #[test]
     fn an_approval_is_for_exactly_one_thing() {
         let (definition, arguments) = (tool().definition, json!({"path": "/a", "n": 1}));
-        let (ada, bob) = (Subject::Agent(AgentId::fixed(1)), Subject::Agent(AgentId::fixed(2)));
-        let binding = approval_binding(ada, ServerId::fixed(1), &definition, &arguments);
+        let (ada, bob) = (Subject::Agent(AgentId::from_u128(1)), Subject::Agent(AgentId::from_u128(2)));
+        let binding = approval_binding(ada, ServerId::from_u128(1), &definition, &arguments);
         assert_eq!(
-            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"n": 1, "path": "/a"})),
+            approval_binding(ada, ServerId::from_u128(1), &definition, &json!({"n": 1, "path": "/a"})),
             binding
         );
         let mut other = definition.clone();
         other["description"] = json!("other");
         let others = [
-            approval_binding(bob, ServerId::fixed(1), &definition, &arguments),
-            approval_binding(Subject::User(UserId::fixed(1)), ServerId::fixed(1), &definition, &arguments),
-            approval_binding(ada, ServerId::fixed(2), &definition, &arguments),
-            approval_binding(ada, ServerId::fixed(1), &other, &arguments),
-            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/b", "n": 1})),
-            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": "1"})),
-            approval_binding(ada, ServerId::fixed(1), &definition, &json!({"path": "/a", "n": 1, "x": null})),
+            approval_binding(bob, ServerId::from_u128(1), &definition, &arguments),
+            approval_binding(
+                Subject::User(UserId::from_u128(1)),
+                ServerId::from_u128(1),
+                &definition,
+                &arguments,
+            ),
+            approval_binding(ada, ServerId::from_u128(2), &definition, &arguments),
+            approval_binding(ada, ServerId::from_u128(1), &other, &arguments),
+            approval_binding(ada, ServerId::from_u128(1), &definition, &json!({"path": "/b", "n": 1})),
+            approval_binding(ada, ServerId::from_u128(1), &definition, &json!({"path": "/a", "n": "1"})),
+            approval_binding(
+                ada,
+                ServerId::from_u128(1),
+                &definition,
+                &json!({"path": "/a", "n": 1, "x": null}),
+            ),
         ];
         for (index, one) in others.iter().enumerate() {
             assert!(*one != binding && !others[..index].contains(one), "{index}");

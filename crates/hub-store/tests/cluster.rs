@@ -20,8 +20,8 @@ use test_postgres::server;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const ADA: TenantId = TenantId::fixed(1);
-const BOB: TenantId = TenantId::fixed(2);
+const ADA: TenantId = TenantId::from_u128(1);
+const BOB: TenantId = TenantId::from_u128(2);
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 async fn join(database: &str) -> Arc<dyn Store> {
@@ -204,8 +204,8 @@ fn running(id: u128) -> Batch {
 fn call(id: u128) -> CallRecord {
     let at = Timestamp::UNIX_EPOCH;
     CallRecord {
-        id: CallId::fixed(id),
-        server: ServerId::fixed(1),
+        id: CallId::from_u128(id),
+        server: ServerId::from_u128(1),
         tool: "echo".into(),
         subject: "user:1".into(),
         status: CallStatus::Running,
@@ -257,7 +257,7 @@ fn unique_call(tenant: TenantId, number: u8) -> CallRecord {
     let mut call = call(u128::from(number) + 1);
     let own = |what: &str| format!("{what} {number} of {tenant}");
     (call.tool, call.subject) = (own("tool"), own("subject"));
-    call.server = ServerId::fixed(u128::from(number) + 1_000);
+    call.server = ServerId::from_u128(u128::from(number) + 1_000);
     call.digest = Digest::of("arguments").part(own("")).finish();
     (call.arguments, call.error) = (Some(own("arguments").into()), Some(own("warning").into()));
     call.created = Timestamp::from_millisecond(i64::from(number)).unwrap();
@@ -304,7 +304,7 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
         retains_arguments: number % 5 != 0,
     };
     let end = |one: &(TenantId, u8)| {
-        let call = CallId::fixed(u128::from(one.1) + 1);
+        let call = CallId::from_u128(u128::from(one.1) + 1);
         (one.0, Batch::new().change(StoreChange::FinishCall { call, outcome: outcome(one) }))
     };
     // Some calls finish twice, some were not started.
@@ -319,7 +319,7 @@ async fn calls_that_are_kept_together_are_kept_as_they_are() {
         let own = unique_call(tenant, number);
         let arguments = own.arguments.clone().filter(|_| keeps_arguments);
         let expected = CallRecord { status, result, error, completed: Some(at), arguments, ..own };
-        let id = CallId::fixed(u128::from(number) + 1);
+        let id = CallId::from_u128(u128::from(number) + 1);
         assert_eq!(store.call(tenant, id).await.unwrap().unwrap(), expected);
     }
 }
@@ -348,5 +348,5 @@ async fn nobody_is_gone_who_could_not_show_that_they_are_there() {
     assert_eq!(found(&other).await, []);
     // The other hub has sent heartbeats for a while, and the first one has not.
     server().sql(&database, "UPDATE hubs SET since = since - INTERVAL '1 minute'");
-    assert_eq!(found(&other).await, [CallId::fixed(1)]);
+    assert_eq!(found(&other).await, [CallId::from_u128(1)]);
 }

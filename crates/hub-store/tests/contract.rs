@@ -18,8 +18,8 @@ use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const ADA: TenantId = TenantId::fixed(1);
-const BOB: TenantId = TenantId::fixed(2);
+const ADA: TenantId = TenantId::from_u128(1);
+const BOB: TenantId = TenantId::from_u128(2);
 
 /// Opens or creates the store of a folder.
 trait Open: AsyncFn(&TempDir) -> Arc<dyn Store> {}
@@ -93,8 +93,8 @@ fn put(document: &Document, version: u64) -> Batch {
 
 fn call(id: u128, status: CallStatus) -> CallRecord {
     CallRecord {
-        id: CallId::fixed(id),
-        server: ServerId::fixed(id % 3),
+        id: CallId::from_u128(id),
+        server: ServerId::from_u128(id % 3),
         tool: format!("tool-{}", id % 2),
         subject: format!("agent:{}", id % 2),
         status,
@@ -110,8 +110,8 @@ fn call(id: u128, status: CallStatus) -> CallRecord {
 
 fn approval(id: u128) -> Approval {
     Approval {
-        id: ApprovalId::fixed(id),
-        call: CallId::fixed(id),
+        id: ApprovalId::from_u128(id),
+        call: CallId::from_u128(id),
         digest: Digest::of("approval").finish(),
         decision: ApprovalStatus::Open,
         decided_by: None,
@@ -287,7 +287,7 @@ async fn a_batch_is_done_whole_or_not_at_all(open: impl Open) {
     let failing = batch().change(StoreChange::Put { document: one.clone(), version: 0 });
     assert_eq!(code(&*store, ADA, failing).await, "version_conflict");
     assert_eq!(store.document(ADA, &two.key).await.unwrap(), None);
-    assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), None);
+    assert_eq!(store.call(ADA, CallId::from_u128(1)).await.unwrap(), None);
     assert_eq!(store.audit_head(ADA).await.unwrap(), ChainHead::start(ADA));
     assert_eq!(code(&*store, ADA, batch()).await, "done");
     assert_eq!(store.audit_head(ADA).await.unwrap().number, 1);
@@ -353,7 +353,7 @@ async fn a_call_goes_one_way_only(open: impl Open) {
         CallStatus::Pending,
         "this is another call"
     );
-    let missing = Batch::new().change(StoreChange::StartCall { call: CallId::fixed(9), at: at(0) });
+    let missing = Batch::new().change(StoreChange::StartCall { call: CallId::from_u128(9), at: at(0) });
     assert_eq!(code(&*store, ADA, missing).await, "not_found");
 }
 
@@ -375,13 +375,13 @@ async fn calls_are_found_by_what_they_are(open: impl Open) {
     };
     let none = CallFilter::default;
     assert_eq!(find(none()).await, (0..12).rev().collect::<Vec<_>>(), "the newest first");
-    assert_eq!(find(CallFilter { server: Some(ServerId::fixed(1)), ..none() }).await, [10, 7, 4, 1]);
+    assert_eq!(find(CallFilter { server: Some(ServerId::from_u128(1)), ..none() }).await, [10, 7, 4, 1]);
     assert_eq!(find(CallFilter { tool: Some("tool-1".into()), ..none() }).await, [11, 9, 7, 5, 3, 1]);
     assert_eq!(find(CallFilter { subject: Some("agent:0".into()), ..none() }).await, [10, 8, 6, 4, 2, 0]);
     assert_eq!(find(CallFilter { status: Some(CallStatus::Pending), ..none() }).await, [7, 0]);
     let between = CallFilter { since: Some(at(3)), until: Some(at(6)), ..none() };
     assert_eq!(find(between).await, [5, 4, 3]);
-    let both = CallFilter { server: Some(ServerId::fixed(1)), tool: Some("tool-1".into()), ..none() };
+    let both = CallFilter { server: Some(ServerId::from_u128(1)), tool: Some("tool-1".into()), ..none() };
     assert_eq!(find(both).await, [7, 1]);
     let first = store.calls(ADA, &none(), &page(5, None)).await.unwrap();
     let whole = store.call(ADA, first.items[0].id).await.unwrap().unwrap();
@@ -394,9 +394,9 @@ async fn calls_are_found_by_what_they_are(open: impl Open) {
     let second = store.calls(ADA, &none(), &page(5, first.next)).await.unwrap();
     assert_eq!(
         second.items.iter().map(|call| call.id).collect::<Vec<_>>(),
-        [6, 5, 4, 3, 2].map(CallId::fixed)
+        [6, 5, 4, 3, 2].map(CallId::from_u128)
     );
-    assert_eq!(store.calls(TenantId::fixed(3), &none(), &page(5, None)).await.unwrap().items, []);
+    assert_eq!(store.calls(TenantId::from_u128(3), &none(), &page(5, None)).await.unwrap().items, []);
 }
 
 async fn an_approval_is_given_once_and_used_once(open: impl Open) {
@@ -410,7 +410,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     let decide = |decision, second| {
         let by = "user:1".to_owned();
         Batch::new().change(StoreChange::DecideApproval {
-            approval: ApprovalId::fixed(1),
+            approval: ApprovalId::from_u128(1),
             decision,
             decided_by: by,
             at: at(second),
@@ -419,7 +419,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     };
     let use_up = |digest, second| {
         Batch::new().change(StoreChange::ConsumeApproval {
-            approval: ApprovalId::fixed(1),
+            approval: ApprovalId::from_u128(1),
             digest,
             at: at(second),
         })
@@ -439,7 +439,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     let codes = all.join_all().await;
     assert_eq!(codes.iter().filter(|code| **code == "done").count(), 1);
     assert_eq!(code(&*store, ADA, use_up(own, 3)).await, "approval_decided");
-    let found = store.approval(ADA, ApprovalId::fixed(1)).await.unwrap().unwrap();
+    let found = store.approval(ADA, ApprovalId::from_u128(1)).await.unwrap().unwrap();
     assert_eq!((found.decision, found.decided_by.as_deref()), (ApprovalStatus::Used, Some("user:1")));
     // The approval of the other tenant is unchanged. It is decided with edited arguments.
     let find = |decision| ApprovalFilter { decision: Some(decision), call: None };
@@ -450,7 +450,7 @@ async fn an_approval_is_given_once_and_used_once(open: impl Open) {
     assert_eq!(store.approvals(ADA, &find(ApprovalStatus::Open), &page(9, None)).await.unwrap().items, []);
     let other = Digest::of("edited").finish();
     let edited = StoreChange::DecideApproval {
-        approval: ApprovalId::fixed(1),
+        approval: ApprovalId::from_u128(1),
         decision: ApprovalStatus::Approved,
         decided_by: "user:2".into(),
         at: at(1),
@@ -467,7 +467,7 @@ async fn what_expires_can_only_be_said_to_have(open: impl Open) {
     let asked = Batch::new().change(StoreChange::InsertCall(Box::new(call(1, CallStatus::Pending))));
     store.commit(ADA, asked.change(StoreChange::InsertApproval(approval(1)))).await.unwrap();
     let expire = || StoreChange::DecideApproval {
-        approval: ApprovalId::fixed(1),
+        approval: ApprovalId::from_u128(1),
         decision: ApprovalStatus::Expired,
         decided_by: "hub".into(),
         at: at(100),
@@ -489,7 +489,7 @@ async fn the_audit_is_one_chain_per_tenant(open: impl Open) {
     store.commit(ADA, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint.clone()))).await.unwrap();
     drop(store);
     let store = open(&place).await;
-    for (tenant, count) in [(ADA, 60), (BOB, 20), (TenantId::fixed(3), 0)] {
+    for (tenant, count) in [(ADA, 60), (BOB, 20), (TenantId::from_u128(3), 0)] {
         let kept = store.checkpoint(tenant).await.unwrap();
         assert_eq!(kept, Some(checkpoint.clone()).filter(|_| tenant == ADA));
         assert!(kept.iter().all(|kept| kept.is_signed_by(signer.public_key())));
@@ -574,7 +574,7 @@ async fn what_may_be_had_is_counted(open: impl Open) {
         (ConcurrencyScope::Server(running(1).server), ConcurrencyScope::Subject(running(1).subject));
     store.commit(ADA, room(server.clone(), 1, 1)).await.unwrap();
     store.commit(BOB, room(server.clone(), 1, 1)).await.unwrap();
-    store.commit(ADA, room(ConcurrencyScope::Server(ServerId::fixed(99)), 1, 2)).await.unwrap();
+    store.commit(ADA, room(ConcurrencyScope::Server(ServerId::from_u128(99)), 1, 2)).await.unwrap();
     store.commit(ADA, room(ConcurrencyScope::Subject("user:99".into()), 1, 3)).await.unwrap();
     for of in [server.clone(), subject] {
         assert_eq!(store.commit(ADA, room(of, 3, 4)).await.unwrap_err().code(), "too_many_calls");
@@ -610,7 +610,7 @@ async fn old_calls_are_deleted_some_at_a_time(open: impl Open) {
         let found = store.calls(ADA, &CallFilter::default(), &page(10, None)).await.unwrap().items;
         assert_eq!(
             found.iter().map(|call| call.id).collect::<Vec<_>>(),
-            left.iter().map(|id| CallId::fixed(*id)).collect::<Vec<_>>()
+            left.iter().map(|id| CallId::from_u128(*id)).collect::<Vec<_>>()
         );
         assert_eq!(store.has_calls_before(ADA, at(5)).await.unwrap(), left.contains(&4));
     }
@@ -670,7 +670,7 @@ async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
             .unwrap();
     }
     store
-        .commit(ADA, Batch::new().change(StoreChange::StartCall { call: CallId::fixed(3), at: at(1) }))
+        .commit(ADA, Batch::new().change(StoreChange::StartCall { call: CallId::from_u128(3), at: at(1) }))
         .await
         .unwrap();
     drop(store);
@@ -681,7 +681,7 @@ async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
         found.sort_unstable();
         found
     };
-    assert_eq!(found(ADA).await, [CallId::fixed(1), CallId::fixed(3)]);
+    assert_eq!(found(ADA).await, [CallId::from_u128(1), CallId::from_u128(3)]);
     assert_eq!(found(BOB).await, []);
 }
 
@@ -740,6 +740,6 @@ async fn everything_is_there_again(open: impl Open) {
     drop(store);
     let store = open(&place).await;
     assert_eq!(store.document(ADA, &one.key).await.unwrap().unwrap().document, one);
-    assert_eq!(store.call(ADA, CallId::fixed(1)).await.unwrap(), Some(call(1, CallStatus::Pending)));
-    assert_eq!(store.approval(ADA, ApprovalId::fixed(1)).await.unwrap(), Some(approval(1)));
+    assert_eq!(store.call(ADA, CallId::from_u128(1)).await.unwrap(), Some(call(1, CallStatus::Pending)));
+    assert_eq!(store.approval(ADA, ApprovalId::from_u128(1)).await.unwrap(), Some(approval(1)));
 }

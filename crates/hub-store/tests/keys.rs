@@ -14,8 +14,8 @@ use linchpin_hub_store::Sqlite;
 use serde_json::json;
 use tempfile::TempDir;
 
-const ADA: TenantId = TenantId::fixed(1);
-const BOB: TenantId = TenantId::fixed(2);
+const ADA: TenantId = TenantId::from_u128(1);
+const BOB: TenantId = TenantId::from_u128(2);
 
 fn open(folder: &TempDir, file: &str) -> (KeyRing, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(&folder.path().join("hub.db")).unwrap());
@@ -24,7 +24,7 @@ fn open(folder: &TempDir, file: &str) -> (KeyRing, Arc<dyn Store>) {
 }
 
 fn label() -> SecretBinding {
-    SecretBinding { id: SecretId::fixed(1), kind: "bearer".into(), bound_to: "https://a.example".into() }
+    SecretBinding { id: SecretId::from_u128(1), kind: "bearer".into(), bound_to: "https://a.example".into() }
 }
 
 async fn store_secret(keys: &KeyRing, store: &dyn Store, tenant: TenantId, text: &str) {
@@ -58,7 +58,7 @@ async fn a_secret_is_opened_by_its_tenant_alone_and_after_a_restart() {
     let (keys, store) = open(&place, "keys");
     assert_eq!(decrypted(&keys, ADA).await, Ok(Some("canary-of-ada".into())));
     assert_eq!(decrypted(&keys, BOB).await, Ok(Some("canary-of-bob".into())));
-    assert_eq!(decrypted(&keys, TenantId::fixed(3)).await, Ok(None));
+    assert_eq!(decrypted(&keys, TenantId::from_u128(3)).await, Ok(None));
     let (_, kept, version) = keys.open_secret(ADA, label().id).await.unwrap().unwrap();
     assert_eq!((&*kept.kind, &*kept.bound_to, version), ("bearer", "https://a.example", 1));
     drop((keys, store));
@@ -209,7 +209,7 @@ async fn secrets_get_a_new_tenant_key_and_the_history_stays_readable() {
     let place = tempfile::tempdir().unwrap();
     let (one, store) = open(&place, "keys");
     store_secret(&one, &*store, ADA, "of ada").await;
-    let call = SecretBinding { id: SecretId::fixed(0), kind: "call result".into(), bound_to: "7".into() };
+    let call = SecretBinding { id: SecretId::from_u128(0), kind: "call result".into(), bound_to: "7".into() };
     let history = one.encrypt(ADA, &call, b"42").await.unwrap();
     let other = another_hub_keys(&place, &store, "keys");
     assert_eq!(decrypted(&other, ADA).await, Ok(Some("of ada".into())));

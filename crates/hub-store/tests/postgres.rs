@@ -18,8 +18,8 @@ use test_postgres::{Server, server};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-const ADA: TenantId = TenantId::fixed(1);
-const BOB: TenantId = TenantId::fixed(2);
+const ADA: TenantId = TenantId::from_u128(1);
+const BOB: TenantId = TenantId::from_u128(2);
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn put(kind: DocumentKind, id: &str) -> StoreChange {

@@ -18,7 +18,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc::{Receiver, channel};
 
-const TENANTS: [TenantId; 2] = [TenantId::fixed(1), TenantId::fixed(2)];
+const TENANTS: [TenantId; 2] = [TenantId::from_u128(1), TenantId::from_u128(2)];
 const ENTRIES: usize = 450;
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -52,8 +52,8 @@ async fn fill(store: &dyn Store) {
         }
         for (status, id) in CallStatus::ALL.into_iter().zip(1..) {
             let call = CallRecord {
-                id: CallId::fixed(id),
-                server: ServerId::fixed(id),
+                id: CallId::from_u128(id),
+                server: ServerId::from_u128(id),
                 tool: "tool".into(),
                 subject: "agent:1".into(),
                 status,
@@ -66,7 +66,7 @@ async fn fill(store: &dyn Store) {
                 completed: status.is_final().then(|| at(3)),
             };
             let approval = Approval {
-                id: ApprovalId::fixed(id),
+                id: ApprovalId::from_u128(id),
                 call: call.id,
                 digest: Digest::of("approval").finish(),
                 decision: ApprovalStatus::Used,

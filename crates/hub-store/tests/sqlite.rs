@@ -15,7 +15,7 @@ fn put(id: &str, body: &str) -> Batch {
     Batch::new().change(StoreChange::Put { document, version: 0 })
 }
 
-const ADA: TenantId = TenantId::fixed(1);
+const ADA: TenantId = TenantId::from_u128(1);
 
 #[test]
 fn what_is_no_database_is_left_alone() {

@@ -169,7 +169,7 @@ async fn connect(guard: &ProcessGuard, folder: &Path, servers: u128) -> Vec<Clie
     let processes = Processes { lineage: Some(guard.lineage().clone()), ..Processes::default() };
     let connections =
         ConnectionPool::new(world, Egress::default(), events, Arc::new(|_, _, _| ()), processes);
-    let actor = Actor::new(TenantId::fixed(1), Subject::Hub);
+    let actor = Actor::new(TenantId::from_u128(1), Subject::Hub);
     let mut clients = Vec::new();
     for number in 1..=servers {
         clients.push(connections.connect_unpooled(actor, &server(number, folder), None).await.unwrap());
@@ -181,7 +181,7 @@ fn server(number: u128, folder: &Path) -> Server {
     let env = BTreeMap::from([("ALIVE".to_owned(), folder.join("alive").to_str().unwrap().to_owned())]);
     let now = SystemPlatform.now();
     Server {
-        id: ServerId::fixed(number),
+        id: ServerId::from_u128(number),
         slug: Slug::new("stubborn").unwrap(),
         settings: ServerSettings::with_name("Stubborn"),
         transport: Transport::Stdio(ProgramSpec { env, ..ProgramSpec::new("sh", &["-c", SERVER, LINCHPIN]) }),

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::platform::SystemPlatform;
 
-    const ADA: TenantId = TenantId::fixed(1);
+    const ADA: TenantId = TenantId::from_u128(1);
 
     fn head(number: u64) -> ChainHead {
         ChainHead { number, ..ChainHead::start(ADA) }
@@ -171,7 +171,7 @@ mod tests {
             .append(&local_file.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
             .unwrap();
         local_file
-            .append(&local_file.sign(&signer, "a", TenantId::fixed(2), head(21), at), &SystemPlatform)
+            .append(&local_file.sign(&signer, "a", TenantId::from_u128(2), head(21), at), &SystemPlatform)
             .unwrap();
         let changed =
             SignedHead { place: "/else".into(), ..local_file.sign(&signer, "b", ADA, head(22), at) };

@@ -279,7 +279,8 @@ impl ChainVerifier {
         if self.expected.is_empty() {
             return Ok(self.head);
         }
-        let reason = "a checkpoint covers later entries: the end was cut off";
+        let reason =
+            "a signed checkpoint covers this entry, which is missing: the end of the audit was cut off";
         Err(ChainError { number: self.head.number + 1, kind: Damage::EndMissing, reason })
     }
 }
@@ -288,7 +289,7 @@ impl ChainVerifier {
 mod tests {
     use super::*;
 
-    const ADA: TenantId = TenantId::fixed(1);
+    const ADA: TenantId = TenantId::from_u128(1);
 
     fn chain(count: u64) -> (Vec<StoredAuditEntry>, ChainHead) {
         let mut head = ChainHead::start(ADA);
@@ -347,7 +348,7 @@ mod tests {
             assert!(verify(&swapped).is_err());
             if index < 6 {
                 let error = verify(&rows[..index]).unwrap_err();
-                assert!(error.to_string().ends_with("the end was cut off"), "{error}");
+                assert!(error.to_string().ends_with("the end of the audit was cut off"), "{error}");
             }
         }
     }
@@ -364,7 +365,7 @@ mod tests {
         for forged in [
             Checkpoint { head: ChainHead { number: 2, ..checkpoint.head }, ..checkpoint.clone() },
             Checkpoint { at: Timestamp::MAX, ..checkpoint.clone() },
-            Checkpoint { tenant: TenantId::fixed(2), ..checkpoint.clone() },
+            Checkpoint { tenant: TenantId::from_u128(2), ..checkpoint.clone() },
         ] {
             assert!(!forged.is_signed_by(signer.public_key()), "{forged:?}");
         }

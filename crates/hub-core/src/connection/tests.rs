@@ -14,8 +14,8 @@ use crate::platform::tests::FixedPlatform;
 use crate::server::{Authentication, ProgramSpec, RemoteEndpoint, ServerSettings, Transport};
 use crate::tool::names::Slug;
 
-const ADA: TenantId = TenantId::fixed(1);
-const BOB: TenantId = TenantId::fixed(2);
+const ADA: TenantId = TenantId::from_u128(1);
+const BOB: TenantId = TenantId::from_u128(2);
 /// Long enough for any machine: it elapses only if something is broken.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -36,7 +36,7 @@ struct PoolFixture {
 }
 
 fn actor(tenant: TenantId, agent: u128) -> Actor {
-    Actor::new(tenant, Subject::Agent(AgentId::fixed(agent)))
+    Actor::new(tenant, Subject::Agent(AgentId::from_u128(agent)))
 }
 
 impl PoolFixture {
@@ -69,7 +69,7 @@ impl PoolFixture {
             Processes::default(),
         );
         let server = Server {
-            id: ServerId::fixed(1),
+            id: ServerId::from_u128(1),
             slug: Slug::new("upstream").unwrap(),
             settings: ServerSettings { retry_attempts: 0, ..ServerSettings::with_name("Upstream") },
             transport: Transport::Http(RemoteEndpoint { url, headers: BTreeMap::new() }),
@@ -130,7 +130,7 @@ async fn one_is_opened_for_all_calls_of_one_subject_and_for_nobody_else() {
     }
     all.join_all().await;
     assert_eq!(stage.opened_connections(), 6, "two tenants, three agents");
-    let user = Actor::new(ADA, Subject::User(UserId::fixed(0)));
+    let user = Actor::new(ADA, Subject::User(UserId::from_u128(0)));
     stage.get(user).await.unwrap();
     assert_eq!(stage.opened_connections(), 7, "a user is not the agent with the same number");
 }
@@ -148,8 +148,11 @@ async fn whatever_changes_makes_it_another_one() {
     first.call("echo", ()).await.unwrap();
     second.call("echo", ()).await.unwrap();
     for version in [1, 1, 2, 2] {
-        let credential =
-            ConnectionCredential { id: SecretId::fixed(1), version, proof: AuthMaterial::Secret("x".into()) };
+        let credential = ConnectionCredential {
+            id: SecretId::from_u128(1),
+            version,
+            proof: AuthMaterial::Secret("x".into()),
+        };
         let got = stage.connections.acquire(actor(ADA, 1), &stage.server, Some(&credential), false);
         got.await.unwrap();
     }
@@ -176,7 +179,7 @@ async fn what_nobody_uses_is_ended() {
     stage.connections.close_server(ADA, stage.server.id);
     client.call("echo", ()).await.unwrap();
     stage.get(actor(ADA, 1)).await.unwrap();
-    stage.connections.close_subject(ADA, Subject::Agent(AgentId::fixed(1)));
+    stage.connections.close_subject(ADA, Subject::Agent(AgentId::from_u128(1)));
     stage.get(actor(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened_connections(), 4);
 }

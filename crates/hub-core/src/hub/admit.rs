@@ -131,7 +131,7 @@ impl PlannedCall {
             arguments,
             result: None,
             error: None,
-            created: self.id.made().unwrap_or(now),
+            created: self.id.created_at().unwrap_or(now),
             started: None,
             completed: None,
         }

@@ -50,7 +50,7 @@ pub struct CallView {
     pub asked: Option<Value>,
     /// Result of the tool, if the call has ended with one and it is stored.
     pub result: Option<Value>,
-    /// Text form of the result, for display.
+    /// Text form of the result, truncated if it is too large.
     pub summary: Option<String>,
     /// Warning about parts left out of the result, or arguments that a user has edited.
     pub warning: Option<String>,
@@ -92,7 +92,7 @@ impl CallView {
             error: None,
             approval: None,
             digest: plan.digest().to_string(),
-            created: plan.id.made().unwrap_or_default(),
+            created: plan.id.created_at().unwrap_or_default(),
             started: None,
             completed: None,
         }
@@ -346,7 +346,7 @@ impl Hub {
 
 /// Binds a part to its call, so that it cannot be decrypted as part of another one.
 fn part_binding(call: CallId, part: &str) -> SecretBinding {
-    SecretBinding { id: SecretId::fixed(0), kind: format!("call {part}"), bound_to: call.to_string() }
+    SecretBinding { id: SecretId::from_u128(0), kind: format!("call {part}"), bound_to: call.to_string() }
 }
 
 fn is_visible_to(actor: Actor, call: &CallRecord) -> bool {

@@ -254,7 +254,7 @@ fn derive_secret_id(purpose: &'static str, server: ServerId, agent: Option<Agent
 /// Derives the vault id of a secret from a digest.
 pub(super) fn id_from_digest(digest: Digest) -> SecretId {
     let (id_bytes, _) = digest.bytes().split_at(16);
-    SecretId::fixed(id_bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
+    SecretId::from_u128(id_bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
 }
 
 /// Returns the binding of the OAuth grant of a server.
@@ -323,7 +323,8 @@ fn credential_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretB
     };
     let bound_to = binding_origin(server)?;
     if agent.is_some() && server.settings.credentials == CredentialMode::Shared {
-        let text = "must be absent while the credential is shared: set `credentials` to `per-agent` first";
+        let text = "must be absent, since all agents share the credential of this server: set its `credentials` to \
+                    `per-agent` first";
         return Err(Error::invalid("agent", text));
     }
     Ok(SecretBinding { id: secret_id(server.id, agent), kind: kind.into(), bound_to })

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(error.retry_after(), Some(BUSY_RETRY));
         let others: Vec<_> = (2..100).flat_map(|number| take(&queue, source(number))).collect();
         assert_eq!(lock(&queue.state).entries.len(), MAX_ALL_SOURCES);
-        let user = QueueOwner::User(UserId::fixed(1));
+        let user = QueueOwner::User(UserId::from_u128(1));
         assert_eq!(take(&queue, user).len(), MAX_PER_USER, "logged-in users have their own places");
         drop((first, others));
         assert!(lock(&queue.state).entries.is_empty());

@@ -93,7 +93,7 @@ mod tests {
     fn rejected_login(source: u32) -> RejectedLogin {
         let source = Some(IpAddr::V4(source.into()));
         RejectedLogin {
-            tenant: TenantId::fixed(1),
+            tenant: TenantId::from_u128(1),
             user: None,
             source,
             reason: LoginRejectionReason::WrongPassword,

@@ -101,9 +101,9 @@ pub use tool_listing::usable_tools;
 pub use tools::{ToolFilter, ToolView};
 
 /// Id of the built-in tenant, which exists in every hub.
-pub const LOCAL: TenantId = TenantId::fixed(1);
+pub const LOCAL: TenantId = TenantId::from_u128(1);
 /// Id of the built-in user of the built-in tenant.
-pub const LOCAL_USER: UserId = UserId::fixed(1);
+pub const LOCAL_USER: UserId = UserId::from_u128(1);
 
 /// Settings of a hub, such as result size limit, retention and audit files.
 #[derive(Debug, Clone)]

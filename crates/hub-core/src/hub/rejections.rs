@@ -72,7 +72,7 @@ impl RepeatedEvent for AuditRejection {
     }
 
     fn overflow_kind(&self) -> Self {
-        let reason = "further refusals, counted together";
+        let reason = "further rejections, counted together";
         let entry = AuditEntry::new(self.entry.at, &self.entry.actor, self.entry.action);
         AuditRejection::new(self.tenant, entry.with("reason", reason), None)
     }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::hub::repeated_events::MAX_KINDS;
 
-    const ADA: TenantId = TenantId::fixed(1);
+    const ADA: TenantId = TenantId::from_u128(1);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -167,7 +167,7 @@ mod tests {
 
     fn rejection(actor: &str, host: &str, call: u128) -> AuditRejection {
         let entry = AuditEntry::new(at(0), actor, "egress.denied").with("host", host);
-        AuditRejection::new(ADA, entry, Some(CallId::fixed(call)))
+        AuditRejection::new(ADA, entry, Some(CallId::from_u128(call)))
     }
 
     #[test]
@@ -176,14 +176,14 @@ mod tests {
         assert_eq!(denials.count(rejection("hub", "a", 1), at(0)).1, Some(1));
         for second in 0..59 {
             let (first, count) = denials.count(rejection("hub", "a", 2), at(second));
-            assert_eq!((first.call, count), (Some(CallId::fixed(1)), None));
+            assert_eq!((first.call, count), (Some(CallId::from_u128(1)), None));
             assert!(denials.take_due(at(second), false).is_empty());
         }
         let due = denials.take_due(at(60), false);
         assert_eq!(due, [(rejection("hub", "a", 1), 59)]);
         let entry = due[0].0.entry(at(60), 59);
         assert_eq!((entry.at, &entry.fields["count"]), (at(60), &Value::from(59)));
-        assert_eq!(entry.fields["call"], CallId::fixed(1).to_string());
+        assert_eq!(entry.fields["call"], CallId::from_u128(1).to_string());
         assert_eq!(denials.count(rejection("hub", "a", 3), at(61)).1, None);
         assert_eq!(denials.take_due(at(62), true), [(rejection("hub", "a", 1), 1)]);
         assert!(denials.take_due(at(122), false).is_empty());
@@ -205,7 +205,7 @@ mod tests {
         let (others, count) = add("a", 10_000);
         assert_eq!((others.call, count), (None, None), "it shares the record of the others");
         assert_eq!(add("b", 0).1, Some(1), "others have a share of their own");
-        let other = AuditRejection { tenant: TenantId::fixed(2), ..rejection("a", "0", 0) };
+        let other = AuditRejection { tenant: TenantId::from_u128(2), ..rejection("a", "0", 0) };
         assert_eq!(denials.count(other, at(0)).1, Some(1));
         let rest = 10_001 - u64::try_from(MAX_KINDS).unwrap() - 1;
         assert_eq!(denials.take_due(at(60), false), [(others, rest)]);

@@ -75,8 +75,8 @@ impl Drop for SyncTicket {
 mod tests {
     use super::*;
 
-    const FIRST: ServerKey = (TenantId::fixed(1), ServerId::fixed(1));
-    const SECOND: ServerKey = (TenantId::fixed(1), ServerId::fixed(2));
+    const FIRST: ServerKey = (TenantId::from_u128(1), ServerId::from_u128(1));
+    const SECOND: ServerKey = (TenantId::from_u128(1), ServerId::from_u128(2));
 
     #[tokio::test(start_paused = true)]
     async fn whoever_shouts_is_looked_at_once_at_a_time_and_not_all_the_time() {

@@ -284,7 +284,7 @@ mod tests {
             let program = ProgramSpec { env, secrets, ..ProgramSpec::new("x", &[]) };
             let now = jiff::Timestamp::UNIX_EPOCH;
             let server = Server {
-                id: crate::id::ServerId::fixed(1),
+                id: crate::id::ServerId::from_u128(1),
                 slug: crate::tool::names::Slug::new("x").unwrap(),
                 settings: crate::server::ServerSettings::with_name("x"),
                 transport: Transport::Stdio(program),

@@ -109,7 +109,7 @@ mod tests {
     fn a_tool_that_changes_is_not_the_one_that_was_trusted() {
         let now = Timestamp::UNIX_EPOCH;
         let definition = json!({"name": "send", "description": "Sends", "inputSchema": {"type": "object"}});
-        let mut tool = ToolRecord::new(ServerId::fixed(1), "send", definition.clone(), now);
+        let mut tool = ToolRecord::new(ServerId::from_u128(1), "send", definition.clone(), now);
         assert_eq!(tool.state(), TrustState::New);
         tool.trust();
         assert_eq!((tool.state(), tool.changes()), (TrustState::Trusted, vec![]));

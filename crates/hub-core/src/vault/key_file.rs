@@ -282,7 +282,7 @@ mod tests {
         let (mut keys, was_created) = open(&folder).unwrap();
         assert!(was_created);
         let first = keys.root().id;
-        let (_, wrapped) = keys.root().create_tenant_key(&SystemPlatform, TenantId::fixed(1), 0);
+        let (_, wrapped) = keys.root().create_tenant_key(&SystemPlatform, TenantId::from_u128(1), 0);
         let lock = keys.lock().unwrap();
         assert_eq!(keys.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         keys.add_root(&lock, &SystemPlatform).unwrap();

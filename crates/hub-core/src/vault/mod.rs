@@ -150,11 +150,11 @@ mod tests {
     use super::*;
     use crate::platform::SystemPlatform;
 
-    const ADA: TenantId = TenantId::fixed(1);
-    const BOB: TenantId = TenantId::fixed(2);
+    const ADA: TenantId = TenantId::from_u128(1);
+    const BOB: TenantId = TenantId::from_u128(2);
 
     fn label(kind: &str, bound_to: &str) -> SecretBinding {
-        SecretBinding { id: SecretId::fixed(7), kind: kind.into(), bound_to: bound_to.into() }
+        SecretBinding { id: SecretId::from_u128(7), kind: kind.into(), bound_to: bound_to.into() }
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
             label("basic", "https://a.example"),
             label("bearer", "https://a.example:8443"),
             label("bearer|17:https://a.example", ""),
-            SecretBinding { id: SecretId::fixed(8), ..binding.clone() },
+            SecretBinding { id: SecretId::from_u128(8), ..binding.clone() },
         ] {
             assert_eq!(key.open(&other, &sealed).unwrap_err().code(), "secret_unreadable");
         }

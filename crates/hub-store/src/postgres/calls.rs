@@ -405,7 +405,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_list_has_an_index() {
-        let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
+        let (tenant, now, none) = (TenantId::from_u128(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
         let db = database_with_many_rows(tenant).await;
         let planned = async |conditions: Conditions, columns_from: &str| {
             query_plan(&db, &conditions.sql(columns_from), &conditions.values(&100)).await

@@ -198,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_found_by_reading_everything() {
-        let tenant = TenantId::fixed(1);
+        let tenant = TenantId::from_u128(1);
         let (db, owner) = (database_with_many_rows(tenant).await, tenant.to_string());
         let limit = 100_i64;
         for (parent, index) in [(None, "documents_pkey"), (Some("1"), "documents_by_parent")] {

@@ -140,7 +140,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_meant_is_found_by_its_key() {
-        let db = database_with_many_rows(TenantId::fixed(1)).await;
+        let db = database_with_many_rows(TenantId::from_u128(1)).await;
         db.run("SET plan_cache_mode = force_generic_plan").await.unwrap();
         let (texts, bytes, times, flags) =
             (vec!["x"; 64], vec![None::<Vec<u8>>; 64], vec![0_i64; 64], vec![true; 64]);

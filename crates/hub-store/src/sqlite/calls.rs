@@ -404,7 +404,7 @@ mod tests {
     fn every_list_has_an_index() {
         let mut db = Connection::open_in_memory().unwrap();
         migrations::migrate(&mut db).unwrap();
-        let (tenant, now, none) = (TenantId::fixed(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
+        let (tenant, now, none) = (TenantId::from_u128(1), Some(Timestamp::UNIX_EPOCH), CallFilter::default);
         let plan = |conditions: Conditions, columns_from: &str| {
             let sql = format!("EXPLAIN QUERY PLAN {}", conditions.sql(columns_from, 100));
             let mut sql = db.prepare(&sql).unwrap();

@@ -213,7 +213,7 @@ async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
     let old = stage.store.call(ADA, call.id).await.unwrap().unwrap();
     let mut batch = Batch::new();
     for number in 0..450 {
-        let call = CallRecord { id: CallId::fixed(number), ..old.clone() };
+        let call = CallRecord { id: CallId::from_u128(number), ..old.clone() };
         batch = batch.change(StoreChange::InsertCall(Box::new(call)));
     }
     stage.store.commit(ADA, batch).await.unwrap();

@@ -24,8 +24,8 @@ use crate::clock::Clock;
 use crate::faulty_store::FaultyStore;
 use crate::upstream::upstream;
 
-pub(crate) const ADA: TenantId = TenantId::fixed(1);
-pub(crate) const BOB: TenantId = TenantId::fixed(2);
+pub(crate) const ADA: TenantId = TenantId::from_u128(1);
+pub(crate) const BOB: TenantId = TenantId::from_u128(2);
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[args]

@@ -16,7 +16,7 @@ use crate::background_task::{BackgroundTask, within_timeout};
 use crate::faulty_store::{FaultyStore, commits, stores};
 use crate::fixture::{ADA, BOB, Stage};
 
-const EVE: TenantId = TenantId::fixed(3);
+const EVE: TenantId = TenantId::from_u128(3);
 
 fn store(folder: &Path) -> Arc<dyn Store> {
     Arc::new(Sqlite::open(&folder.join("hub.db")).unwrap())
@@ -120,7 +120,7 @@ async fn a_hub_uses_the_new_key_of_a_tenant_as_soon_as_it_hears_of_it() {
     let document = store.document(ADA, &news).await.unwrap().unwrap().document;
     let about = CacheScope::of(&StoreChange::Put { document, version: 0 }).unwrap();
     store.shared().unwrap().notify(Some((ADA, &about)));
-    let label = SecretBinding { id: SecretId::fixed(1), kind: "test".into(), bound_to: "x".into() };
+    let label = SecretBinding { id: SecretId::from_u128(1), kind: "test".into(), bound_to: "x".into() };
     let sealed = other.encrypt(ADA, &label, b"text").await.unwrap();
     let newest = one.tenant_key(ADA).await.unwrap();
     assert!(newest[1].open(&label, &sealed).is_ok(), "it is encrypted with the newest key");

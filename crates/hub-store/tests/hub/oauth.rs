@@ -76,7 +76,9 @@ async fn only_whoever_left_comes_back() {
     let (stage, authority) = oauth_stage("shared").await;
     let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(begun.progress, SignInStatus::Waiting);
-    for other in [local_user(BOB), Actor::new(ADA, Subject::User(linchpin_hub_core::id::UserId::fixed(9)))] {
+    for other in
+        [local_user(BOB), Actor::new(ADA, Subject::User(linchpin_hub_core::id::UserId::from_u128(9)))]
+    {
         assert_eq!(
             stage.hub.sign_in_redirect(other, &begun.id).await.unwrap_err().kind(),
             ErrorKind::NotFound
@@ -105,7 +107,7 @@ async fn whose_it_is_must_fit() {
     let (stage, _authority) = oauth_stage("per-agent").await;
     let hub = &stage.hub;
     assert_eq!(hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap_err().field(), Some("agent"));
-    let nobody = Some(AgentId::fixed(9));
+    let nobody = Some(AgentId::from_u128(9));
     assert_eq!(
         hub.start_sign_in(local_user(ADA), "guarded", nobody).await.unwrap_err().kind(),
         ErrorKind::NotFound

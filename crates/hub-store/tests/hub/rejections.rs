@@ -145,7 +145,7 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
     let stage = Stage::new().await;
     stage.add(json!({"name": "Other"})).await;
     let other = stage.hub.server(local_user(ADA), "other").await.unwrap().id.to_string();
-    let nothing = ServerId::fixed(77).to_string();
+    let nothing = ServerId::from_u128(77).to_string();
     let agent = agent(&stage, json!({"servers": {"up": {"tools": ["echo"]}}})).await;
     let call = async |tool: ToolRef| {
         let wanted = CallRequest { tool, arguments: json!({}) };

@@ -69,16 +69,17 @@ impl Model {
 
     async fn step(&mut self) {
         let tenant = 1 + self.dice.roll(usize::try_from(TENANTS).unwrap()) as u128;
-        let actor = Actor::new(TenantId::fixed(tenant), Subject::User(UserId::fixed(1)));
+        let actor = Actor::new(TenantId::from_u128(tenant), Subject::User(UserId::from_u128(1)));
         let actor = match pick(&self.known.agents, tenant, &mut self.dice) {
             Some(agent) if self.dice.roll(3) == 0 => Actor::new(actor.tenant(), Subject::Agent(agent)),
             _ => actor,
         };
         let hub = self.stage.hub.clone();
         let server = pick(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
-        let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
-        let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
-        let approval = pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::from_u128(1));
+        let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::from_u128(1));
+        let approval =
+            pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::from_u128(1));
         match self.dice.roll(100) {
             0 if self.known.servers.len() < 12 => {
                 let form =
@@ -171,9 +172,10 @@ impl Model {
         let hub = self.stage.hub.clone();
         let paging = PageRequest { after: None, limit: 4 };
         let server = pick(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
-        let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::fixed(1));
-        let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::fixed(1));
-        let approval = pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::fixed(1));
+        let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::from_u128(1));
+        let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::from_u128(1));
+        let approval =
+            pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::from_u128(1));
         match what {
             16..=20 => {
                 let all = hub.servers(actor, &ServerFilter::default()).await;
@@ -228,7 +230,7 @@ async fn nobody_sees_anything_of_anybody_elses() {
         foreign: 0,
     };
     let mut watching: Vec<_> = (1..=TENANTS)
-        .map(|tenant| (tenant, model.stage.hub.events().subscribe(TenantId::fixed(tenant), None)))
+        .map(|tenant| (tenant, model.stage.hub.events().subscribe(TenantId::from_u128(tenant), None)))
         .collect();
     for step in 0..STEPS {
         model.step().await;
@@ -236,7 +238,7 @@ async fn nobody_sees_anything_of_anybody_elses() {
             // Events reach only their own tenant.
             for (tenant, events) in &mut watching {
                 while let Some(Ok(event)) = poll_now(events.next()) {
-                    assert_eq!(event.tenant, TenantId::fixed(*tenant));
+                    assert_eq!(event.tenant, TenantId::from_u128(*tenant));
                     model.answers += 1;
                 }
             }

@@ -84,7 +84,7 @@ async fn every_field_out_of_range_names_it_and_changes_nothing() {
         ("servers", json!({"theirs": {}}), "servers.theirs"),
         (
             "servers",
-            json!({ServerId::fixed(3).to_string(): {}}),
+            json!({ServerId::from_u128(3).to_string(): {}}),
             "servers.00000000-0000-0000-0000-000000000003",
         ),
         (
@@ -101,7 +101,7 @@ async fn every_field_out_of_range_names_it_and_changes_nothing() {
         ("servers", json!({"files": {"trusted": many}}), "servers.files.trusted"),
         ("servers", json!({"files": {"tools": half, "trusted": half}}), "servers"),
         ("servers", json!({"files": {"denied": []}}), "servers.files.denied"),
-        ("id", json!(AgentId::fixed(1)), "id"),
+        ("id", json!(AgentId::from_u128(1)), "id"),
         ("colour", json!("red"), "colour"),
     ];
     for (name, value, expected) in cases {
@@ -151,7 +151,7 @@ async fn what_is_given_changes_and_nothing_else() {
     (expected.summary.id, expected.summary.name, expected.summary.created) =
         (id, "other".into(), before.summary.created);
     assert_eq!(after, expected);
-    assert_eq!(code(stage.hub.update_agent(ADA, AgentId::fixed(9), json!({})).await), "not_found");
+    assert_eq!(code(stage.hub.update_agent(ADA, AgentId::from_u128(9), json!({})).await), "not_found");
     let name = json!({"name": "bare"});
     assert_eq!(code(stage.hub.update_agent(ADA, id, name).await), "name_taken");
 }

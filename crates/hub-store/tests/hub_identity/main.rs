@@ -32,9 +32,9 @@ use tempfile::TempDir;
 
 /// User of the local tenant.
 const ADA: Actor = scope(LOCAL, LOCAL_USER);
-const OTHER: TenantId = TenantId::fixed(2);
+const OTHER: TenantId = TenantId::from_u128(2);
 /// User of another tenant.
-const BOB: Actor = scope(OTHER, UserId::fixed(7));
+const BOB: Actor = scope(OTHER, UserId::from_u128(7));
 
 const PASSWORD: &str = "canary-password-of-ada";
 
@@ -67,8 +67,8 @@ impl Stage {
     async fn open() -> Self {
         let place = tempfile::tempdir().unwrap();
         let stage = Self::reopen(place, Arc::default()).await;
-        let bob = json!({"id": UserId::fixed(7), "name": "bob", "password": null, "passwords": 0, "created": stage.clock.now()});
-        stage.put(OTHER, DocumentKind::User, UserId::fixed(7), Some("bob"), bob).await;
+        let bob = json!({"id": UserId::from_u128(7), "name": "bob", "password": null, "passwords": 0, "created": stage.clock.now()});
+        stage.put(OTHER, DocumentKind::User, UserId::from_u128(7), Some("bob"), bob).await;
         stage
     }
 
@@ -113,8 +113,8 @@ impl Stage {
 
     /// Adds a server record that agents can select.
     async fn server(&self, tenant: TenantId, id: u128, slug: &str) -> ServerId {
-        self.put(tenant, DocumentKind::Server, ServerId::fixed(id), Some(slug), json!({})).await;
-        ServerId::fixed(id)
+        self.put(tenant, DocumentKind::Server, ServerId::from_u128(id), Some(slug), json!({})).await;
+        ServerId::from_u128(id)
     }
 
     async fn agent(&self, actor: Actor, name: &str) -> AgentId {

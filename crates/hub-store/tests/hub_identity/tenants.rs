@@ -42,7 +42,7 @@ async fn another_tenant_sees_changes_and_removes_nothing() {
     let page = PageRequest { after: None, limit: 100 };
     assert_eq!(stage.hub.agents(BOB, &AgentFilter::default(), &page).await.unwrap().items, []);
     // A password change ends nothing of another tenant.
-    stage.hub.set_password(BOB, UserId::fixed(7), &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
+    stage.hub.set_password(BOB, UserId::from_u128(7), &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
     assert_eq!((stage.documents(LOCAL).await, stage.actions(LOCAL).await), before);
     events.publish(LOCAL, NewEvent::new("last", json!({})));
     assert_eq!(next(&mut of_ada).await.kind, "last", "nothing happened to the tenant");

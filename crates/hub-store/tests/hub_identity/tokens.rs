@@ -47,7 +47,7 @@ async fn every_field_out_of_range() {
         assert_eq!(code(stage.hub.issue_token(ADA, agent, name, Some(days)).await), "done");
     }
     assert_eq!(field(stage.hub.issue_token(ADA, Subject::Hub, "a", None).await).as_deref(), Some("owner"));
-    let missing = Subject::Agent(AgentId::fixed(9));
+    let missing = Subject::Agent(AgentId::from_u128(9));
     assert_eq!(code(stage.hub.issue_token(ADA, missing, "a", None).await), "not_found");
     assert_eq!(code(stage.hub.tokens(ADA, missing).await), "not_found");
     let carol = stage.hub.add_user(ADA, "carol").await.unwrap().id;

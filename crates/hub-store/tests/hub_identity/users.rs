@@ -41,7 +41,8 @@ async fn a_password_is_checked() {
         assert_eq!(field(set).as_deref(), Some("password"));
     }
     assert_eq!(stage.hub.has_password().await, Ok(false));
-    let nobody = stage.hub.set_password(ADA, UserId::fixed(9), &PASSWORD.into(), ChangedBy::Operator).await;
+    let nobody =
+        stage.hub.set_password(ADA, UserId::from_u128(9), &PASSWORD.into(), ChangedBy::Operator).await;
     assert_eq!(code(nobody), "not_found");
     assert!(
         stage
@@ -85,9 +86,9 @@ async fn who_is_removed_is_gone_with_sessions_and_tokens() {
 async fn somebody_always_stays() {
     let stage = Stage::open().await;
     assert_eq!(code(stage.hub.remove_user(ADA, LOCAL_USER).await), "last_user");
-    assert_eq!(code(stage.hub.remove_user(BOB, UserId::fixed(7)).await), "last_user");
+    assert_eq!(code(stage.hub.remove_user(BOB, UserId::from_u128(7)).await), "last_user");
     let carol = stage.hub.add_user(ADA, "carol").await.unwrap().id;
     assert_eq!(code(stage.hub.remove_user(scope(LOCAL, carol), LOCAL_USER).await), "last_user");
     stage.hub.add_user(BOB, "dora").await.unwrap();
-    assert_eq!(code(stage.hub.remove_user(BOB, UserId::fixed(7)).await), "done");
+    assert_eq!(code(stage.hub.remove_user(BOB, UserId::from_u128(7)).await), "done");
 }
