@@ -79,7 +79,7 @@ fn a_server_that_leaves_the_file_keeps_its_id_and_its_secret() {
         assert!(home.ok(&["server", "list"]).contains("not in the configuration file"));
         home.run(&["tool", "call", "show", "--server", "files"]).expect_output(1, &[]);
         let enable = [&option[..], &["server", "enable", "files"]].concat();
-        home.run(&enable).expect_output(1, &["not in the configuration file: add it there again"]);
+        home.run(&enable).expect_output(1, &["not in the configuration file any more: add it there again"]);
         if !option.is_empty() {
             continue;
         }

@@ -177,7 +177,7 @@ async fn the_doctor_knows_servers_of_before_streamable_http() {
     })
     .await;
     let healthy = run_doctor(&format!("{}/sse", script.origin()), "authority.pem").await;
-    assert_old(&healthy, FIRST, "HTTP+SSE: the event stream is the session");
+    assert_old(&healthy, FIRST, "none needed: with HTTP+SSE the event stream is the session");
 }
 
 #[test]

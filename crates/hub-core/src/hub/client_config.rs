@@ -35,7 +35,7 @@ pub enum ClientApp {
 pub struct ClientConfig {
     /// Content of the configuration file of the client app.
     pub file: Value,
-    /// Notes for the user about servers, including skipped ones.
+    /// Notes for the user about single servers: what to add by hand, and why a server was skipped.
     pub notes: Vec<String>,
 }
 

@@ -19,7 +19,7 @@ use crate::tool::names::Slug;
 /// Maximum number of servers of a tenant.
 const MAX_SERVERS: usize = 1_000;
 const NOT_IN_FILE: &str = "server_not_in_file";
-const MSG_NOT_DECLARED: &str = "not in the configuration file";
+const MSG_NOT_DECLARED: &str = "not in the configuration file any more: add it there, or remove the server";
 
 impl Hub {
     /// Lists the servers of the tenant.
@@ -375,7 +375,7 @@ pub(super) fn ensure_declared(server: &Server) -> Result<()> {
     }
     let slug = server.slug.as_str();
     let text = format!(
-        "`{slug}` is {MSG_NOT_DECLARED}: add it there again, or remove it with `linchpin server remove {slug}`"
+        "`{slug}` is not in the configuration file any more: add it there again, or remove it with `linchpin server remove {slug}`"
     );
     Err(Error::new(error::ErrorKind::Conflict, NOT_IN_FILE, text))
 }

@@ -184,7 +184,7 @@ impl Hub {
                 || Error::new(error::ErrorKind::PermissionDenied, "session_required", text);
             return session.map(drop).ok_or_else(session_needed_error);
         };
-        let missing = || Error::invalid("old_password", "must be the current password");
+        let missing = || Error::invalid("old_password", "must be present: enter the current password");
         let old = old.ok_or_else(missing)?;
         let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
         let limits = [user_limit(user.id)];

@@ -26,7 +26,7 @@ struct AgentFields {
     /// System instructions for the model of the agent.
     #[schemars(length(max = 100_000))]
     instructions: Option<String>,
-    /// Model that the agent uses, if the hub runs it.
+    /// Name of the model, stored for information; the hub calls no model.
     #[schemars(length(max = 200))]
     model: Option<String>,
     /// Approval mode. Default: `always-ask`.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use linchpin_hub_core::events::{Event, NewEvent};
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{Batch, CacheScope, Cluster, DocumentKey, DocumentKind};
+use linchpin_hub_core::{Error, ErrorKind};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
@@ -129,8 +130,9 @@ impl ClusterLogReader {
             if is_complete {
                 for row in rows {
                     self.position = read_u64(row, 0)?;
+                    // An unknown row is harmless: it comes from a hub of another version, and all caches are invalidated.
                     if self.apply(row, shared).is_err() {
-                        shared.notify(None); // written by a hub of another version
+                        shared.notify(None);
                     }
                 }
             } else {
@@ -146,20 +148,23 @@ impl ClusterLogReader {
     }
 
     fn apply(&self, row: &Row, shared: &Cluster) -> Result<()> {
-        let invalid_row = || invalid_data("invalid row of the cluster log");
+        let unknown_row = || {
+            let text = "unknown row of the cluster log, probably of a hub of another version";
+            StoreFailure::from(Error::new(ErrorKind::Unavailable, "store_unavailable", text))
+        };
         let (number, hub): (u64, &str) = (read_u64(row, 0)?, row.try_get(1)?);
         let tenant: Option<TenantId> = row.try_get::<_, Option<&str>>(2)?.map(str::parse).transpose()?;
-        let mut body: Value = serde_json::from_str(row.try_get(4)?).map_err(|_| invalid_row())?;
+        let mut body: Value = serde_json::from_str(row.try_get(4)?).map_err(|_| unknown_row())?;
         let is_own = hub == self.hub;
         match (row.try_get(3)?, tenant) {
             ("event", Some(tenant)) => {
-                let kind = body[0].as_str().ok_or_else(invalid_row)?.to_owned().into();
+                let kind = body[0].as_str().ok_or_else(unknown_row)?.to_owned().into();
                 shared.events.deliver(Event { number, tenant, kind, body: body[1].take() });
             }
             ("one" | "parts" | "anything", _) if is_own => {} // this hub has invalidated its caches before the change
             (kind @ ("one" | "parts"), Some(tenant)) => {
-                let document_kind = body[0].as_str().and_then(DocumentKind::find).ok_or_else(invalid_row)?;
-                let id = body[1].as_str().ok_or_else(invalid_row)?.to_owned();
+                let document_kind = body[0].as_str().and_then(DocumentKind::find).ok_or_else(unknown_row)?;
+                let id = body[1].as_str().ok_or_else(unknown_row)?.to_owned();
                 let scope = if kind == "one" {
                     CacheScope::Document(DocumentKey { kind: document_kind, id })
                 } else {

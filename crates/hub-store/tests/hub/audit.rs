@@ -85,7 +85,7 @@ async fn an_end_that_is_cut_off_is_missed() {
         change(stage.folder.path(), &format!("DELETE FROM audit WHERE number > {}; {also}", entries - 3));
         let found = verified(&stage).await;
         assert_eq!((found.is_whole, found.broken), (false, Some(entries - 2)));
-        assert!(found.problem.unwrap().contains("the end was cut off"));
+        assert!(found.problem.unwrap().contains("the end of the audit was cut off"));
     }
     // A checkpoint that is not signed with this key is ignored, and reported.
     let file = stage.folder.path().join("checkpoints");

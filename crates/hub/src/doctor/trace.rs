@@ -214,7 +214,7 @@ impl Trace {
         let state = self.state();
         let contains = |text: &str| state.diagnostics.iter().any(|line| line.contains(text));
         if contains("speaks HTTP+SSE") {
-            return "HTTP+SSE: the event stream is the session";
+            return "none needed: with HTTP+SSE the event stream is the session";
         }
         if revision > Revision::LATEST_SESSION {
             return "none needed: this revision has no sessions";

@@ -121,7 +121,7 @@ async fn open(core: &ClientCore, params: &[u8]) -> Result<Stream, CallError> {
     let open_result = tokio::select! {
         biased; // an acknowledged stream was open, even if it has closed since
         () = acknowledged.notified() => Ok(()),
-        ended = &mut call => Err(ended.err().unwrap_or(CallError::Lost("the server closed the stream".into()))),
+        ended = &mut call => Err(ended.err().unwrap_or(CallError::Lost("the server ended the subscription before it acknowledged it".into()))),
         () = tokio::time::sleep(timeout) => Err(CallError::TimedOut(timeout)),
     };
     open_result.map(|()| call)

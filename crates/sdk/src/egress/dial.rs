@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(choose(&target, &["8.8.8.8"]).unwrap(), ["8.8.8.8"]);
         let moved = choose(&target, &["10.0.0.1"]).unwrap_err();
         assert!(
-            moved.contains("10.0.0.1 is a private address, but the same name had a public address before"),
+            moved.contains("10.0.0.1 is a private address, but this host name had a public address before"),
             "{moved}"
         );
         target.record_reached(AddressClass::Loopback);

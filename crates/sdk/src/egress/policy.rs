@@ -175,7 +175,8 @@ impl ViolationReason {
                  to permit it, allow its network in the egress policy"
             }
             ViolationReason::BecamePrivate => {
-                "but the same name had a public address before: if the change is intended, reconnect from the beginning"
+                "but this host name had a public address before (DNS rebinding?): if the change is intended, create a new \
+                 client"
             }
         }
     }

@@ -143,7 +143,7 @@ impl HttpProxy {
             (Some("HTTP/1.1" | "HTTP/1.0"), Some(200..=299)) => Ok(()),
             (_, Some(407)) => Err(failed(MSG_AUTH_REQUIRED.into())),
             (_, Some(status)) => Err(failed(format!(
-                "it responded with status {status}; ask its administrator whether this host is allowed"
+                "it responded with status {status}; ask the administrator of the proxy whether it allows the target host"
             ))),
             _ => Err(failed("its response is not HTTP; check host and port".into())),
         }

@@ -96,7 +96,7 @@ async fn a_proxy_that_does_not_connect() {
         ("HTTP/1.1 407 Authenticate\r\n\r\n", "it requires a user name and password: add them to its URL"),
         (
             "HTTP/1.1 403 Forbidden\r\n\r\n",
-            "it responded with status 403; ask its administrator whether this host is allowed",
+            "it responded with status 403; ask the administrator of the proxy whether it allows the target host",
         ),
         ("SSH-2.0\r\n\r\n", "its response is not HTTP; check host and port"),
         ("HTTP/1.1 200 OK\r\n", "the connection broke"),

@@ -25,7 +25,7 @@ pub struct AgentSummary {
     pub id: AgentId,
     /// Display name.
     pub name: String,
-    /// Model that the agent uses, if the hub runs it.
+    /// Name of the model, stored for information; the hub calls no model.
     pub model: Option<String>,
     /// Approval mode: which calls of the agent a user must approve.
     pub approval: ApprovalMode,
