@@ -15,7 +15,7 @@ use crate::store::DocumentKind;
 /// Maximum number of cached user names.
 const MAX_CACHED: usize = 1_000;
 
-/// Cached name of a user, or that the user does not exist. `None`: the user does not exist.
+/// Cached name of a user; `None` if the user does not exist.
 #[derive(Clone)]
 struct UserName(Option<String>);
 
@@ -37,7 +37,7 @@ impl UserNames {
     }
 }
 
-/// Names of the users and agents in one list, each of which is looked up once. Each is looked up once.
+/// Names of the users and agents in one list, each of which is looked up once.
 pub(super) struct SubjectNames<'a> {
     hub: &'a Hub,
     tenant: TenantId,

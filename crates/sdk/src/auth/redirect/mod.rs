@@ -17,8 +17,8 @@ pub trait RedirectHandler: Send + Sync + 'static {
     /// characters; still, it must never be passed to a shell.
     fn redirect(&self, url: String) -> AuthFuture<'_, String>;
 
-    /// Like [`Self::redirect`], with the flow state for [`OAuth::resume_sign_in`](super::OAuth::resume_sign_in): for handlers that
-    /// do not wait.
+    /// Like [`Self::redirect`], with the flow state for [`OAuth::resume_sign_in`](super::OAuth::resume_sign_in): for
+    /// handlers that do not wait.
     fn redirect_detached(&self, url: String, _rest: Secret) -> AuthFuture<'_, String> {
         self.redirect(url)
     }
