@@ -24,8 +24,7 @@ struct OutboxState {
     closed: bool,
     /// Whether the last line has been appended to the queue.
     complete: bool,
-    /// Delay after which the reader of the queue should come back for further lines, if it was asked to close the
-    /// stream.
+    /// Delay after which the reader should come back for further lines, if it has to close the stream.
     reconnect_after: Option<Duration>,
     /// Waker of the task that polls the queue for lines.
     waker: Option<Waker>,
@@ -126,7 +125,7 @@ impl Outbox {
         self.wake();
     }
 
-    /// Asks the reader of the queue to close the stream and to come back for further lines after `delay`.
+    /// Makes the reader of the queue close the stream and come back for further lines after `delay`.
     pub fn request_reconnect(&self, delay: Duration) {
         self.state().reconnect_after = Some(delay);
         self.wake();

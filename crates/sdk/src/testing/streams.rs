@@ -75,7 +75,7 @@ impl Transport for StreamTransport {
 
 struct StreamHandle {
     wire: Wire,
-    /// Tells the writer thread to stop once all queued messages are written.
+    /// Whether the writer thread has to stop once all queued messages are written.
     is_closing: Arc<AtomicBool>,
     wake: SyncSender<()>,
     /// Whether the in-process server has closed its output.

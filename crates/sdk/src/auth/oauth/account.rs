@@ -65,8 +65,7 @@ pub(in crate::auth) struct TokenState {
     pub(in crate::auth) generation: u64,
     /// Result of the latest sign-in, refresh or step-up.
     last_result: Result<(), AuthError>,
-    /// State of a token that could not be stored: as long as the store content is unchanged, the token in memory is
-    /// newer.
+    /// State of a token that could not be stored. It is newer than the store while the store is unchanged.
     pub(in crate::auth) unsaved: Option<UnsavedToken>,
     /// Whether the last token operation could redirect a user.
     redirect_allowed: bool,
@@ -90,8 +89,7 @@ pub(in crate::auth) enum TokenOrigin {
 pub(in crate::auth) enum TokenAction {
     Load,
     Refresh,
-    /// Obtains another token after a challenge of the server. The second field is the origin of the rejected token, if
-    /// no server accepted it before.
+    /// Obtains another token after a challenge. Contains the origin of the rejected token, if it was never accepted.
     HandleChallenge(Challenge, Option<TokenOrigin>),
 }
 
@@ -201,9 +199,8 @@ impl Account {
             let text = format!(
                 "the server requires {requirement} for this request, but {reason}: contact the operator of the server"
             );
-            return Err(
-                AuthError::new(AuthErrorKind::Scope, text).with_code(Some("insufficient_scope".to_owned()))
-            );
+            let code = Some("insufficient_scope".to_owned());
+            return Err(AuthError::new(AuthErrorKind::Scope, text).with_code(code));
         }
         Ok(())
     }
@@ -262,8 +259,7 @@ impl Account {
         challenge.is_insufficient_scope() || *source == Some(TokenOrigin::Refresh) || !can_renew
     }
 
-    /// Returns whether a token operation still has to run: none that counts has completed since `generation`. A failure
-    /// for lack of a redirect handler does not count for callers that have one.
+    /// Returns whether a token operation must still run: none that counts for the caller completed since `generation`.
     fn is_pending(&self, generation: u64, may_ask: bool) -> bool {
         let live = lock(&self.state);
         let involves_user = |error: &AuthError| {

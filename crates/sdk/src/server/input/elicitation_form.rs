@@ -37,7 +37,7 @@ const SECRET_WORDS: [&str; 9] = [
     "creditcard",
 ];
 
-/// Returns the elicitation form that asks the user for a value of this Rust type.
+/// Returns the elicitation form for a value of this Rust type.
 pub(crate) fn form_of<T: Args>() -> Result<ElicitSchema> {
     let mut schema = derived_schema::input_schema::<T>().schema;
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take);
