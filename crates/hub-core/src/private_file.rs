@@ -11,13 +11,13 @@ use crate::text::hex;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InsecurePermissions {
     /// Other users can read or change the file.
-    #[error("others can read or change it: restrict access with `chmod 600`")]
+    #[error("other users can read or change the file: restrict access with `chmod 600`")]
     AccessibleToOthers,
     /// Other users can write to the checked folder.
-    #[error("others can put files into it: restrict access with `chmod 700`")]
+    #[error("other users can put files into the folder: restrict access with `chmod 700`")]
     WritableByOthers,
     /// Another user owns the file.
-    #[error("it belongs to another user: change its owner with `chown`")]
+    #[error("the file or folder belongs to another user: change its owner with `chown`")]
     OwnedByOther,
 }
 

@@ -121,7 +121,10 @@ impl Query {
                 return Err(invalid_parameter(&name, text));
             };
             if read.iter().any(|(known, _)| *known == name) {
-                return Err(invalid_parameter(&name, "must not be repeated".to_owned()));
+                return Err(invalid_parameter(
+                    &name,
+                    "must not be repeated: send the parameter only once".to_owned(),
+                ));
             }
             if let Some(fault) = parameter.invalid_reason(&value) {
                 return Err(invalid_parameter(&name, fault));

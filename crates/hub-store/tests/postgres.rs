@@ -296,7 +296,7 @@ async fn an_url_that_is_of_no_use_is_told_without_what_it_says() {
         ),
         (
             "postgres://hub:hunter2@db/hub?sslrootcert=%2Fdev%2Fnull&sslmode=verify-ca",
-            "it contains no certificate",
+            "the file contains no certificate",
         ),
         ("postgres://hub:hunter2@%2Fno%2Fsuch%2Ffolder/hub", "is unreachable"),
         (&url, "the database does not exist"),

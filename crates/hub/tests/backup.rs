@@ -210,7 +210,7 @@ fn what_is_wrong_with_a_backup_is_said_and_nothing_is_changed() {
     fs::copy(stranger.keys(), other.keys()).unwrap();
     other.run(&["restore", text(&file)]).expect_output(1, &["belongs to a hub with another key file"]);
     fs::set_permissions(other.keys(), fs::Permissions::from_mode(0o644)).unwrap();
-    other.run(&["restore", text(&file)]).expect_output(1, &["others can read"]);
+    other.run(&["restore", text(&file)]).expect_output(1, &["other users can read"]);
     other.run(&["restore", text(&home.file("none"))]).expect_output(1, &["none`: "]);
     assert!(!other.data().exists(), "nothing was created");
     // A running hub is not overwritten.

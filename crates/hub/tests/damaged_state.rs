@@ -74,7 +74,7 @@ fn the_keys_of_another_hub_are_refused_and_change_nothing() {
         &["does not have the root key", "use the key file of this hub"],
     );
     fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o640)).unwrap();
-    assert_refused(&home, &[], &["others can read", "chmod 600"]);
+    assert_refused(&home, &[], &["other users can read", "chmod 600"]);
     fs::set_permissions(home.keys(), fs::Permissions::from_mode(0o600)).unwrap();
     let _hub = home.start();
     assert_eq!(home.json(&["calls"])[0]["status"], "success");

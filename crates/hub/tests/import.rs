@@ -404,7 +404,7 @@ fn what_is_wrong_hinders_no_other() {
         "`mcpServers.no-list.args`: must be a list",
         "`mcpServers.number.env.PORT`: must be a string",
         "`mcpServers.unset.args[0]`: environment variable `LINCHPIN_TEST_UNSET` is not set",
-        "`mcpServers.seen.args[1]`: contains a secret",
+        "`mcpServers.seen.args[1]`: the argument contains a secret",
         "`mcpServers.two.headers`: more than one header is secret",
         "`mcpServers.basic.headers.Authorization`: only `Bearer`",
         "`mcpServers.query.url`: `api_key` in its query",

@@ -115,7 +115,7 @@ fn nobody_else_can_put_files_into_the_data_directory() {
     let home = Home::new();
     home.start().end();
     fs::set_permissions(home.data(), fs::Permissions::from_mode(0o777)).unwrap();
-    home.run(&[]).expect_output(1, &["data`", "others can put files into it", "chmod 700"]);
+    home.run(&[]).expect_output(1, &["data`", "other users can put files into the folder", "chmod 700"]);
     fs::set_permissions(home.data(), fs::Permissions::from_mode(0o700)).unwrap();
     let database = home.data().join("hub.db");
     fs::set_permissions(&database, fs::Permissions::from_mode(0o644)).unwrap();
@@ -173,11 +173,12 @@ fn a_hub_does_not_start_without_its_keys_or_with_a_file_that_is_wrong() {
         .expect_output(1, &["is not a key file", "set another path with --key-file"]);
     let broken = home.file("broken");
     write_open(&broken, "no keys");
-    home.run(&["--key-file", broken.to_str().unwrap()]).expect_output(1, &["others can read", "chmod 600"]);
+    home.run(&["--key-file", broken.to_str().unwrap()])
+        .expect_output(1, &["other users can read", "chmod 600"]);
 
     let with_keys = ["--key-file", keys.to_str().unwrap()];
     write_open(&home.config(), "");
-    home.run(&with_keys).expect_output(1, &["linchpin.toml`", "others can read", "chmod 600"]);
+    home.run(&with_keys).expect_output(1, &["linchpin.toml`", "other users can read", "chmod 600"]);
     fs::remove_file(home.config()).unwrap();
     home.write("[servers.a]\ncommand = \"x\"\ntimeout = 1\n");
     let expected = ["linchpin.toml`, line 3, column 1: `servers.a.timeout`", "did you mean `timeout_ms`?"];

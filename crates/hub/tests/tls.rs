@@ -113,8 +113,8 @@ fn a_certificate_that_has_changed_is_taken_over_and_a_broken_one_is_not() {
     put(&home, "other.pem", "nothing");
     let line = hub.wait_for("using the previous one");
     assert!(
-        line.contains("other.pem`: cannot be used with the key `")
-            && line.contains("it contains no certificate"),
+        line.contains("other.pem`: the certificate cannot be used with the key `")
+            && line.contains("the text contains no certificate"),
         "{line}"
     );
     assert_eq!(health(&url), Ok(200));
@@ -138,7 +138,10 @@ fn a_hub_that_others_could_harm_does_not_start() {
         &["0.0.0.0:0", "no user has a password yet", "--listen 127.0.0.1:0", "linchpin user password local"],
     );
     put(&home, "hub.pem", AUTHORITY);
-    home.run(&here).expect_output(1, &["hub.pem`: cannot be used with the key `", "cannot be used together"]);
+    home.run(&here).expect_output(
+        1,
+        &["hub.pem`: the certificate cannot be used with the key `", "cannot be used together"],
+    );
     fs::set_permissions(home.data().join("hub.key"), Permissions::from_mode(0o640)).unwrap();
     home.run(&here).expect_output(1, &["hub.key`: insecure permissions of the TLS key", "chmod 600"]);
     fs::remove_file(home.data().join("hub.pem")).unwrap();

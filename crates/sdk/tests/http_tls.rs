@@ -100,7 +100,7 @@ fn whoever_stalls_in_the_middle_is_cut_and_holds_nobody_up() {
 fn a_certificate_is_replaced_and_one_that_is_wrong_is_not_taken() {
     let (site, tls) = secure(|listener| listener);
     for (certificate, key, expected) in [
-        (&b"nothing"[..], KEY, "it contains no certificate"),
+        (&b"nothing"[..], KEY, "the text contains no certificate"),
         (SERVER, b"nothing", "the key is not a valid PEM private key"),
         (AUTHORITY, KEY, "the certificate and the key cannot be used together"),
     ] {

@@ -338,7 +338,7 @@ fn parameters_that_cannot_be_mirrored_are_refused() {
     let raw = Tool::raw("raw", schema).handler(|_: Map<String, Value>| async {});
     assert_eq!(
         refused(Server::new("test", "1").add(raw)),
-        "the tool `raw` cannot be registered: the `x-mcp-header` at /properties/a of the input schema is on a parameter \
-         that is not of type `string`, `integer` or `boolean`"
+        "the tool `raw` cannot be registered: the `x-mcp-header` at /properties/a of the input schema is invalid: the \
+         type of the parameter must be `string`, `integer` or `boolean`"
     );
 }

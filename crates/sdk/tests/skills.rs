@@ -354,7 +354,7 @@ fn what_no_client_could_load_is_refused() {
         (Skill::new("a", "d".repeat(1025)), "its description has more than 1024 characters"),
         (
             Skill::from_text("no head"),
-            "it must start with a frontmatter between two lines of `---` (in SKILL.md)",
+            "the text must start with a frontmatter between two lines of `---` (in SKILL.md)",
         ),
         (Skill::from_text("---\nname: a\n---\n"), "its frontmatter has no `description`"),
         (
@@ -370,8 +370,11 @@ fn what_no_client_could_load_is_refused() {
         (Skill::new("a", "d").file("SKILL.md", ""), "duplicate file `SKILL.md`"),
         (Skill::new("a", "d").file("b", "").file("b", ""), "duplicate file `b`"),
         (Skill::new("a", "d").under("x//y"), "`x//y` is not a path below the skill directory"),
-        (Skill::new("a", "d").file("big", vec![0; 16 << 20]), "its files have more than 16777216 bytes"),
-        (many, "it has more than 512 files"),
+        (
+            Skill::new("a", "d").file("big", vec![0; 16 << 20]),
+            "the files of the skill have more than 16777216 bytes in total",
+        ),
+        (many, "the skill has more than 512 files"),
         (Skill::from_folder(&empty), "the folder has no SKILL.md"),
         (Skill::from_folder(empty.join("missing")), "cannot be read"),
         #[cfg(unix)]

@@ -106,7 +106,7 @@ async fn files_are_read_in(revision: Revision) {
 async fn contents_that_differ_from_the_entry_are_refused() {
     let text = |text: String| move |uri: &str| json!({"uri": uri, "text": text});
     let cases: [(Serve, &str); 6] = [
-        (Box::new(text(TEXT.replace("Do.", "No!"))), "its digest does not match"),
+        (Box::new(text(TEXT.replace("Do.", "No!"))), "the digest of the file does not match"),
         (Box::new(text(format!("{TEXT}more"))), "bytes, but the skill entry says"),
         (
             Box::new(|_| json!({"uri": "skill://other/SKILL.md", "text": TEXT})),
@@ -160,19 +160,19 @@ async fn an_entry_that_cannot_be_right_is_refused_before_anything_is_read() {
     let many: Vec<_> =
         (0..512).map(|number| file(&format!("skill://tidy/{number}"), 1)).chain([file(URI, 1)]).collect();
     let cases = [
-        ("/uri", json!("skill://tidy/README.md"), "its URI must end with /SKILL.md"),
-        ("/uri", json!("skill://other/SKILL.md"), "its directory must be named `tidy`"),
+        ("/uri", json!("skill://tidy/README.md"), "the URI of the skill must end with /SKILL.md"),
+        ("/uri", json!("skill://other/SKILL.md"), "the directory of the skill must be named `tidy`"),
         ("/frontmatter/name", json!("Tidy"), "invalid name `Tidy`"),
-        ("/resources", json!([file(GUIDE, 1)]), "its files do not include SKILL.md"),
+        ("/resources", json!([file(GUIDE, 1)]), "the skill entry does not list SKILL.md"),
         ("/resources", json!([file(URI, 1), file(URI, 1)]), "is listed twice"),
         (
             "/resources",
             json!([file(URI, 1), file("skill://tidy2/a", 1)]),
-            "skill://tidy2/a is outside its directory",
+            "skill://tidy2/a is outside the directory of the skill",
         ),
         ("/resources", json!([file(URI, 16 << 20), file(GUIDE, 1)]), "larger than 16777216 bytes"),
         ("/resources", json!([file(URI, u64::MAX), file(GUIDE, u64::MAX)]), "larger than 16777216 bytes"),
-        ("/resources", json!(many), "it has more than 512 files"),
+        ("/resources", json!(many), "the skill has more than 512 files"),
     ];
     for (place, value, reason) in cases {
         let mut entry = entry();

@@ -327,7 +327,7 @@ mod tests {
         let error = open(&folder).err().unwrap();
         assert!(
             error.starts_with("the key file")
-                && error.contains("others can read")
+                && error.contains("other users can read")
                 && error.ends_with("`chmod 600`"),
             "{error}"
         );

@@ -43,7 +43,7 @@ impl Tls {
                     trusted.add(certificate).map_err(|error| invalid_certificate(&error))?;
                 }
                 if trusted.is_empty() {
-                    return Err(invalid_certificate(&"it contains no certificate"));
+                    return Err(invalid_certificate(&"the file contains no certificate"));
                 }
             }
             // Certificates that cannot be parsed are not trusted.

@@ -106,7 +106,7 @@ fn servers<'a>(document: &'a mut DocumentMut, slug: &str) -> Result<&'a mut dyn 
 }
 
 fn unknown_server(slug: &str) -> String {
-    format!("contains no server `{slug}`")
+    format!("the file contains no server `{slug}`")
 }
 
 /// Resolves a symbolic link whose target does not exist yet.
@@ -122,7 +122,7 @@ fn resolve_link(path: &Path) -> PathBuf {
 /// Changes the text of the file under a lock. A change that would make the file invalid is not written. Returns whether
 /// the configuration changed.
 fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) -> Result<bool, ConfigError> {
-    let failed = |error: io::Error| ConfigError::new(path, format!("cannot be changed: {error}"));
+    let failed = |error: io::Error| ConfigError::new(path, format!("the file cannot be changed: {error}"));
     // Write to the target, so that a symbolic link is not replaced by a file.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| resolve_link(path));
     private_file::create_private_folder(target.parent().unwrap_or(Path::new("."))).map_err(failed)?;
@@ -146,7 +146,7 @@ fn edit(path: &Path, change: impl Fn(&mut DocumentMut) -> Result<(), String>) ->
             return Ok(has_changed);
         }
     }
-    Err(ConfigError::new(path, "was changed several times by another process: try again later"))
+    Err(ConfigError::new(path, "the file was changed several times by another process: try again later"))
 }
 
 #[cfg(test)]

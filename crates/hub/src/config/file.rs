@@ -26,7 +26,7 @@ pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
 
 /// Reads the configuration file as text; `None` if it does not exist.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
-    let failed = |error: io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
+    let failed = |error: io::Error| ConfigError::new(path, format!("the file cannot be read: {error}"));
     // Without O_NONBLOCK, opening a pipe blocks until a writer opens it.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -37,7 +37,7 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
     let kind = metadata.file_type();
     if !kind.is_file() {
         let text = format!(
-            "is {}, not a regular file: replace it, or choose another file with --config",
+            "the path leads to {}, not to a regular file: replace it, or choose another file with --config",
             file_type_name(kind)
         );
         return Err(ConfigError::new(path, text));
@@ -50,7 +50,7 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(ConfigError::new(
             path,
-            format!("is larger than {} MB: check that it is the right file", MAX_FILE_BYTES >> 20),
+            format!("the file is larger than {} MB: check that it is the right file", MAX_FILE_BYTES >> 20),
         ));
     }
     Ok(Some(text))
@@ -86,9 +86,9 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         for (path, expected) in [
-            (directory, "is a directory, not a regular file"),
-            (pipe, "is a pipe, not a regular file"),
-            ("/dev/null".into(), "is a device, not a regular file"),
+            (directory, "leads to a directory, not to a regular file"),
+            (pipe, "leads to a pipe, not to a regular file"),
+            ("/dev/null".into(), "leads to a device, not to a regular file"),
         ] {
             let (done, read) = sync_channel(1);
             std::thread::spawn(move || done.send(read_text(&path)));

@@ -140,8 +140,12 @@ impl WatchedConfig {
         if stamp == before && !is_urgent {
             return None;
         }
-        let removed_file =
-            || ConfigError::new(&self.path, "does not exist any more: restore it, or create an empty file");
+        let removed_file = || {
+            ConfigError::new(
+                &self.path,
+                "the file does not exist any more: restore it, or create an empty file",
+            )
+        };
         let read = file::read(&self.path).and_then(|config| config.ok_or_else(removed_file));
         let mut state = self.state();
         state.stamp = stamp;
@@ -229,7 +233,7 @@ mod tests {
         assert!(
             problem_of(&watched)
                 .unwrap()
-                .ends_with("does not exist any more: restore it, or create an empty file")
+                .ends_with("the file does not exist any more: restore it, or create an empty file")
         );
         assert_eq!(slugs(&watched.config()), ["a"]);
 

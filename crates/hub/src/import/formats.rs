@@ -84,7 +84,7 @@ fn default_sources(home: Option<&Path>, project: &Path) -> Vec<Source> {
 /// Reads and parses a file to import.
 pub(super) async fn read(source: &Source) -> Result<Value, ConfigError> {
     let path = &source.path;
-    let failed = |error: std::io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
+    let failed = |error: std::io::Error| ConfigError::new(path, format!("the file cannot be read: {error}"));
     let file = path.clone();
     let read = read_on_thread(move || {
         let mut text = String::new();
@@ -94,7 +94,7 @@ pub(super) async fn read(source: &Source) -> Result<Value, ConfigError> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(ConfigError::new(
             path,
-            format!("larger than {} MB: check that it is the right file", MAX_FILE_BYTES >> 20),
+            format!("the file is larger than {} MB: check that it is the right file", MAX_FILE_BYTES >> 20),
         ));
     }
     jsonc::read(path, &text)

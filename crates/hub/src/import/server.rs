@@ -77,7 +77,10 @@ pub(super) fn read(
         (true, false) => true,
         (false, true) => false,
         (true, true) => {
-            return Err(EntryError::for_field("url", "conflicts with `command`: remove one of them"));
+            return Err(EntryError::for_field(
+                "url",
+                "must not be set together with `command`: remove one of them",
+            ));
         }
         (false, false) => {
             return Err(EntryError::for_field("command", "missing `command` or `url`: add one of them"));
@@ -160,13 +163,13 @@ impl EntryReader<'_> {
             Expansion::Resolved(text, false) if !contains_secret(&text) => Ok(text),
             Expansion::Resolved(..) => Err(EntryError::for_field(
                 field,
-                "contains a secret, which others could see: move it to `env` or `headers`",
+                "the value contains a secret, which others could see: move it to `env` or `headers`",
             )),
             Expansion::Unresolved(reason, _) => Err(EntryError::for_field(field, reason)),
             Expansion::Unconfirmed(name, _) => Err(EntryError::for_field(
                 field,
                 format!(
-                    "refers to the environment variable `{name}`, which is not confirmed: import at a terminal, or replace \
+                    "the value refers to the environment variable `{name}`, which is not confirmed: import at a terminal, or replace \
                      the reference with the value"
                 ),
             )),
@@ -189,7 +192,7 @@ impl EntryReader<'_> {
             args.iter().enumerate().map(|(index, text)| self.expand_plain(&format!("args[{index}]"), text));
         let args = args.collect::<Result<Vec<_>, _>>()?;
         if let Some(index) = find_secret_argument(&args) {
-            let reason = "contains a secret, and all users of the machine can see arguments: move it to a variable in `env`";
+            let reason = "the argument contains a secret, and all users of the machine can see arguments: move it to a variable in `env`";
             return Err(EntryError::for_field(&format!("args[{index}]"), reason));
         }
         let (mut env, mut secrets) = (Map::new(), Secrets::new());
@@ -363,7 +366,7 @@ mod tests {
         for (value, expected) in [
             (json!([]), "`s`: must be an object"),
             (json!({}), "`s.command`: missing"),
-            (json!({"command": "x", "url": url}), "`s.url`: conflicts with `command`"),
+            (json!({"command": "x", "url": url}), "`s.url`: must not be set together with `command`"),
             (json!({"command": 1}), "`s.command`: must be a string"),
             (json!({"command": "x", "args": "y"}), "`s.args`: must be a list"),
             (json!({"command": "x", "env": {"A": 1}}), "`s.env.A`: must be a string"),
@@ -371,8 +374,14 @@ mod tests {
             (json!({"command": "x", "disabled": "no"}), "`s.disabled`: must be true or false"),
             (json!({"command": "x", "type": "http"}), "`s.type`: must be `stdio`"),
             (json!({"command": "x", "cwd": "here"}), "`s.cwd`: must be an absolute path"),
-            (json!({"command": "x", "args": ["--token", "canary-12345"]}), "`s.args[1]`: contains a secret"),
-            (json!({"command": "x", "args": ["a", "ghp_canary12345"]}), "`s.args[1]`: contains a secret"),
+            (
+                json!({"command": "x", "args": ["--token", "canary-12345"]}),
+                "`s.args[1]`: the argument contains a secret",
+            ),
+            (
+                json!({"command": "x", "args": ["a", "ghp_canary12345"]}),
+                "`s.args[1]`: the argument contains a secret",
+            ),
             (
                 json!({"command": "x", "args": ["${env:NOBODY_SETS_THIS}"]}),
                 "`s.args[0]`: environment variable `NOBODY_SETS_THIS`",
@@ -384,7 +393,7 @@ mod tests {
             (json!({"url": url, "type": "ws"}), "`s.type`: must be `http` or `sse`"),
             (json!({"url": "http://a.example/mcp"}), "`s.url`: plain `http`"),
             (json!({"url": format!("{url}?api_key=canary")}), "`s.url`: `api_key`"),
-            (json!({"url": "https://ada:canary@a.example"}), "`s.url`: contains a secret"),
+            (json!({"url": "https://ada:canary@a.example"}), "`s.url`: the value contains a secret"),
             (
                 json!({"url": url, "headers": {"Authorization": "Basic canary"}}),
                 "`s.headers.Authorization`: only `Bearer`",

@@ -71,16 +71,22 @@ fn with_files<T>(
     let text = read(certificate, false)?;
     let secret = Secret::new(read(key, true)?);
     let invalid_pair = |error| {
-        ConfigError::new(certificate, format!("cannot be used with the key `{}`: {error}", key.display()))
+        ConfigError::new(
+            certificate,
+            format!("the certificate cannot be used with the key `{}`: {error}", key.display()),
+        )
     };
     load(text.as_bytes(), secret.expose().as_bytes()).map_err(invalid_pair)
 }
 
 fn read(path: &Path, is_secret: bool) -> Result<String, ConfigError> {
-    let failed = |error: io::Error| ConfigError::new(path, format!("cannot be read: {error}"));
+    let failed = |error: io::Error| ConfigError::new(path, format!("the file cannot be read: {error}"));
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
-        return Err(ConfigError::new(path, "is not a regular file: set the path of a PEM file"));
+        return Err(ConfigError::new(
+            path,
+            "the path does not lead to a regular file: set the path of a PEM file",
+        ));
     }
     if is_secret {
         let insecure =

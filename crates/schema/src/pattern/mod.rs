@@ -33,7 +33,7 @@ impl Pattern {
             return Err(format!("the pattern is longer than {MAX_SOURCE_BYTES} bytes"));
         }
         let fault = |reason: &str| format!("the pattern {source:?} {reason}");
-        let translated = translate(source).map_err(|reason| fault(&reason))?;
+        let translated = translate(source).map_err(|reason| fault(&format!("is invalid: {reason}")))?;
         for (size, weight) in PROGRAM_SIZES.into_iter().take_while(|(size, _)| *size <= *bytes_left) {
             match RegexBuilder::new(&translated).size_limit(size).dfa_size_limit(CACHE_BYTES).build() {
                 Ok(regex) => {

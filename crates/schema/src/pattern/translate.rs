@@ -96,7 +96,7 @@ impl Translator<'_> {
             [("?=", "lookahead"), ("?!", "lookahead"), ("?<=", "lookbehind"), ("?<!", "lookbehind")]
         {
             if self.skip(prefix) {
-                return Err(format!("uses a {name}, which is not supported"));
+                return Err(format!("a {name} is not supported"));
             }
         }
         for flags in ["?i:", "?-i:", "?i)"] {
@@ -108,11 +108,11 @@ impl Translator<'_> {
         }
         if self.skip("?<") {
             let Some((_, rest)) = self.rest.as_str().split_once('>') else {
-                return Err("has a group with an unterminated name".into());
+                return Err("a group has an unterminated name".into());
             };
             self.rest = rest.chars();
         } else if !self.skip("?:") && self.peek() == Some('?') {
-            return Err("has an unsupported group type".into());
+            return Err("an unsupported group type is used".into());
         }
         self.out.push_str("(?:");
         Ok(())
@@ -120,7 +120,7 @@ impl Translator<'_> {
 
     fn quantifier(&mut self, text: &str) -> Result<(), String> {
         if !self.repeatable {
-            return Err(format!("has a {text} with nothing to repeat"));
+            return Err(format!("the quantifier {text} has nothing to repeat"));
         }
         self.out.push_str(text);
         if self.skip("?") {
@@ -159,7 +159,7 @@ impl Translator<'_> {
                     self.rest.next();
                     match self.class_atom()? {
                         Some(Atom::Char(last)) if last < first => {
-                            return Err(format!("has a range out of order, from {first:?} to {last:?}"));
+                            return Err(format!("a range is out of order: from {first:?} to {last:?}"));
                         }
                         Some(Atom::Char(last)) => {
                             literal(&mut self.out, first);
@@ -184,7 +184,7 @@ impl Translator<'_> {
     /// Returns the next member of a character class of a regular expression, or `None` at its end.
     fn class_atom(&mut self) -> Result<Option<Atom>, String> {
         match self.rest.next() {
-            None => Err("has an unterminated class".into()),
+            None => Err("a `[` starts an unterminated class".into()),
             Some(']') => Ok(None),
             Some('\\') if self.skip("b") => Ok(Some(Atom::Char('\u{8}'))),
             Some('\\') => self.escape().map(Some),
@@ -195,7 +195,7 @@ impl Translator<'_> {
     /// Translates an escape sequence of a pattern, after its backslash.
     fn escape(&mut self) -> Result<Atom, String> {
         let set = |set: &str| Ok(Atom::Set(set.to_owned()));
-        let Some(next) = self.rest.next() else { return Err("ends in a backslash".into()) };
+        let Some(next) = self.rest.next() else { return Err("the pattern ends in a backslash".into()) };
         let one = match next {
             'd' => return set(DIGIT),
             'D' => return set(NON_DIGIT),
@@ -209,15 +209,17 @@ impl Translator<'_> {
             'v' => '\u{b}',
             'f' => '\u{c}',
             'r' => '\r',
-            'x' => self.hex(2).and_then(char::from_u32).ok_or("has a \\x without two hexadecimal digits")?,
+            'x' => {
+                self.hex(2).and_then(char::from_u32).ok_or("\\x is used without two hexadecimal digits")?
+            }
             'u' => self.unicode()?,
             'c' => match self.rest.next() {
                 Some(letter) if letter.is_ascii_alphabetic() => char::from(letter as u8 % 32),
-                _ => return Err("has a \\c without a letter".into()),
+                _ => return Err("\\c is used without a letter".into()),
             },
             '0' if !self.peek().is_some_and(|next| next.is_ascii_digit()) => '\0',
-            '0'..='9' | 'k' => return Err("uses a backreference, which is not supported".into()),
-            other if other.is_alphanumeric() => return Err(format!("has the unknown escape \\{other}")),
+            '0'..='9' | 'k' => return Err("a backreference is not supported".into()),
+            other if other.is_alphanumeric() => return Err(format!("unknown escape \\{other}")),
             other => other,
         };
         Ok(Atom::Char(one))
@@ -232,12 +234,12 @@ impl Translator<'_> {
                 self.rest = rest.chars();
                 Ok(Atom::Set(format!("\\{kind}{{{name}}}")))
             }
-            _ => Err(format!("has a \\{kind} without a property in braces")),
+            _ => Err(format!("\\{kind} is used without a property in braces")),
         }
     }
 
     fn unicode(&mut self) -> Result<char, String> {
-        const INVALID_UNICODE_ESCAPE: &str = "has an invalid \\u escape";
+        const INVALID_UNICODE_ESCAPE: &str = "a \\u escape is invalid";
         if let Some((digits, rest)) =
             self.rest.as_str().strip_prefix('{').and_then(|rest| rest.split_once('}'))
         {

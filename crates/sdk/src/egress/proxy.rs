@@ -15,7 +15,7 @@ use super::target::{Host, Target};
 const MAX_RESPONSE_HEAD_BYTES: usize = 8 * 1024;
 
 /// Advice if the proxy responds with status 407.
-const MSG_AUTH_REQUIRED: &str = "it requires a user name and password: add them to its URL";
+const MSG_AUTH_REQUIRED: &str = "the proxy requires a user name and password: add them to its URL";
 
 /// HTTP proxy for outgoing connections, and the hosts that are reached without it.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl HttpProxy {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(invalid("its URL must begin with http://".into()));
+            return Err(invalid("the URL of the proxy must begin with http://".into()));
         }
         let (user, authority) = match rest.rsplit_once('@') {
             Some((user, authority)) => (Some(user), authority),
@@ -56,9 +56,9 @@ impl HttpProxy {
                 value
             })
         });
-        let authorization = authorization
-            .transpose()
-            .map_err(|_| invalid("its credentials are not valid in a header".into()))?;
+        let authorization = authorization.transpose().map_err(|_| {
+            invalid("the credentials in its URL have characters that are not allowed in a header".into())
+        })?;
         Ok(HttpProxy { target, authorization, no_proxy: Vec::new() })
     }
 
@@ -133,7 +133,7 @@ impl HttpProxy {
             // One byte at a time, so that nothing after the head is consumed. This happens once per connection.
             let byte = stream.read_u8().await.map_err(io_error)?;
             if head.len() == MAX_RESPONSE_HEAD_BYTES {
-                return Err(failed("its response is too long".into()));
+                return Err(failed("the response of the proxy is too long".into()));
             }
             head.push(byte);
         }
@@ -145,7 +145,7 @@ impl HttpProxy {
             (_, Some(status)) => Err(failed(format!(
                 "it responded with status {status}; ask the administrator of the proxy whether it allows the target host"
             ))),
-            _ => Err(failed("its response is not HTTP; check host and port".into())),
+            _ => Err(failed("the response of the proxy is not HTTP; check its host and port".into())),
         }
     }
 }

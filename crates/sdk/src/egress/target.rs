@@ -245,7 +245,7 @@ fn invalid_url(reason: &str) -> EgressError {
 /// Rejects URLs that are too long, or contain characters that are not allowed in a URL.
 fn check_characters(url: &str) -> Result<(), EgressError> {
     if url.len() > MAX_URL_LEN {
-        return Err(invalid_url("it is longer than 8192 bytes"));
+        return Err(invalid_url("the URL is longer than 8192 bytes"));
     }
     match url
         .chars()

@@ -102,28 +102,28 @@ impl<'a> AnnotationSearch<'a> {
                 [] => "the root".to_owned(),
                 pointer => format!("/{}", pointer.join("/")),
             };
-            Err(format!("the `{KEYWORD}` at {pointer} of the input schema {reason}"))
+            Err(format!("the `{KEYWORD}` at {pointer} of the input schema is invalid: {reason}"))
         };
         let Some(path) = path.filter(|path| !path.is_empty()) else {
             return invalid(
-                "is not on a parameter: the path from the root must consist of `properties` only",
+                "the annotation is not on a parameter: the path from the root must consist of `properties` only",
             );
         };
-        let Some(name) = name.as_str() else { return invalid("must be a string") };
+        let Some(name) = name.as_str() else { return invalid("the name of the header must be a string") };
         if name.is_empty() {
-            return invalid("is empty: it must name a header");
+            return invalid("the name of the header is empty");
         }
         if !name.bytes().all(is_token) {
-            return invalid("must consist of letters, digits and !#$%&'*+-.^_`|~");
+            return invalid("the name of the header must consist of letters, digits and !#$%&'*+-.^_`|~");
         }
         if !is_primitive(schema.get("type")) {
-            return invalid("is on a parameter that is not of type `string`, `integer` or `boolean`");
+            return invalid("the type of the parameter must be `string`, `integer` or `boolean`");
         }
         if let Some(other) = self.found.iter().find(|other| other.name.eq_ignore_ascii_case(name)) {
-            return invalid(&format!("names the same header as the one of `{}`", other.path.join(".")));
+            return invalid(&format!("the parameter `{}` already has this header", other.path.join(".")));
         }
         if self.found.len() == MAX_HEADERS {
-            return invalid(&format!("exceeds the limit of {MAX_HEADERS} headers per tool"));
+            return invalid(&format!("the tool exceeds the limit of {MAX_HEADERS} headers per tool"));
         }
         let path = path.iter().map(|&step| step.to_owned()).collect();
         self.found.push(HeaderAnnotation { path, name: name.to_owned() });
@@ -238,8 +238,8 @@ mod tests {
         }});
         assert_eq!(
             refused(&schema),
-            "the `x-mcp-header` at /properties/b/properties/c of the input schema names the same header as the \
-             one of `a`"
+            "the `x-mcp-header` at /properties/b/properties/c of the input schema is invalid: the parameter \
+             `a` already has this header"
         );
     }
 
@@ -249,7 +249,7 @@ mod tests {
             [json!("number"), json!("object"), json!("array"), json!("null"), json!(["string", "number"])]
         {
             let text = property(&json!({"type": kind, "x-mcp-header": "A"})).expect_err(&kind.to_string());
-            assert!(text.contains("not of type"), "{text}");
+            assert!(text.contains("the type of the parameter must be"), "{text}");
         }
         assert!(property(&json!({"enum": ["a"], "x-mcp-header": "A"})).is_err());
         assert!(property(&json!({"type": ["null"], "x-mcp-header": "A"})).is_err());
@@ -287,7 +287,9 @@ mod tests {
         }
         let text = refused(&leaf);
         assert!(
-            text.starts_with("the `x-mcp-header` at the root of the input schema is not on a parameter"),
+            text.starts_with(
+                "the `x-mcp-header` at the root of the input schema is invalid: the annotation is not on"
+            ),
             "{text}"
         );
     }

@@ -11,7 +11,7 @@ const FENCE: &str = "---";
 
 /// Parses the frontmatter of a skill. The error names the problem.
 pub(crate) fn parse(text: &str) -> Result<SkillFrontmatter, String> {
-    let (head, _) = split(text).ok_or("it must start with a frontmatter between two lines of `---`")?;
+    let (head, _) = split(text).ok_or("the text must start with a frontmatter between two lines of `---`")?;
     if head.len() > MAX_FRONTMATTER_BYTES {
         return Err(format!("its frontmatter is larger than {MAX_FRONTMATTER_BYTES} bytes"));
     }

@@ -35,7 +35,9 @@ struct YamlReader {
 impl YamlReader {
     fn on_event(&mut self, event: Event<'_>) -> Result<(), String> {
         match event {
-            Event::DocumentStart(_) if self.document.is_some() => Err("only one document is allowed".into()),
+            Event::DocumentStart(_) if self.document.is_some() => {
+                Err("only one YAML document is allowed".into())
+            }
             Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
@@ -64,7 +66,7 @@ impl YamlReader {
             return Err("keys must be strings".into());
         }
         if self.open.len() >= MAX_DEPTH {
-            return Err(format!("nested deeper than {MAX_DEPTH} levels"));
+            return Err(format!("lists and mappings are nested deeper than {MAX_DEPTH} levels"));
         }
         self.open.push(open);
         Ok(())
@@ -208,7 +210,7 @@ mod tests {
             ("a: 1\nb: 2\na: 3", "duplicate key `a`, in line 3"),
             ("? [1, 2]\n: 3", "keys must be strings, in line 1"),
             ("a: .inf", "the number `.inf` cannot be expressed in JSON"),
-            ("a: 1\n---\nb: 2", "only one document is allowed"),
+            ("a: 1\n---\nb: 2", "only one YAML document is allowed"),
             (&deep, "nested deeper than 32 levels"),
             ("a: [1", "line"),
         ] {

@@ -93,12 +93,15 @@ async fn a_proxy_that_is_not_there() {
 #[tokio::test]
 async fn a_proxy_that_does_not_connect() {
     let table = [
-        ("HTTP/1.1 407 Authenticate\r\n\r\n", "it requires a user name and password: add them to its URL"),
+        (
+            "HTTP/1.1 407 Authenticate\r\n\r\n",
+            "the proxy requires a user name and password: add them to its URL",
+        ),
         (
             "HTTP/1.1 403 Forbidden\r\n\r\n",
             "it responded with status 403; ask the administrator of the proxy whether it allows the target host",
         ),
-        ("SSH-2.0\r\n\r\n", "its response is not HTTP; check host and port"),
+        ("SSH-2.0\r\n\r\n", "the response of the proxy is not HTTP; check its host and port"),
         ("HTTP/1.1 200 OK\r\n", "the connection broke"),
     ];
     for (answer, expected) in table {
@@ -106,14 +109,14 @@ async fn a_proxy_that_does_not_connect() {
         check(&proxy, "https://10.9.9.9/", expected).await;
     }
     let proxy = Server::start(|_| Reply::Close("x".repeat(10_000)));
-    check(&proxy, "https://10.9.9.9/", "its response is too long").await;
+    check(&proxy, "https://10.9.9.9/", "the response of the proxy is too long").await;
     let proxy = Server::start(|_| Reply::Close("HTTP/1.1 407 x\r\ncontent-length: 0\r\n\r\n".to_owned()));
-    check(&proxy, "http://10.9.9.9/", "it requires a user name and password").await;
+    check(&proxy, "http://10.9.9.9/", "the proxy requires a user name and password").await;
 }
 
 #[test]
 fn a_proxy_that_cannot_be_one() {
     let error = Egress::builder().proxy("socks5://user:secret@proxy:1").build().unwrap_err();
     assert_eq!(error.kind(), EgressErrorKind::Setup);
-    assert_eq!(error.to_string(), "the proxy cannot be used: its URL must begin with http://");
+    assert_eq!(error.to_string(), "the proxy cannot be used: the URL of the proxy must begin with http://");
 }

@@ -87,7 +87,7 @@ impl Flow {
             return Err(self.failure.take().unwrap_or_else(no_server_error));
         };
         let target = Target::configured(&issuer).map_err(|error| error.to_string());
-        let plain = "it uses plain `http`, but `https` is required";
+        let plain = "its issuer URL uses plain `http`, but `https` is required";
         let target =
             target.and_then(|target| target.is_secure().then_some(target).ok_or_else(|| plain.to_owned()));
         match target {

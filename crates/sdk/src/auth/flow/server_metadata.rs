@@ -142,7 +142,7 @@ fn check_endpoint(url: Option<&str>) -> Result<(), String> {
     let Some(url) = url else { return Ok(()) };
     let target = Target::configured(url).map_err(|error| error.to_string())?;
     if url.contains('#') {
-        return Err("it has a fragment".to_owned());
+        return Err("the URL has a fragment".to_owned());
     }
     if !target.is_secure() {
         return Err(format!("`{target}` uses plain `http`, but `https` is required"));

@@ -116,7 +116,7 @@ pub(in crate::auth) fn parse_token_response(
     let failed = |problem: &str| no_token_error(issuer, problem);
     let answer = parse_body(reply, issuer)?;
     let access = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
-    check_token(&access).map_err(|problem| failed(&format!("its token {problem}")))?;
+    check_token("token", &access).map_err(|problem| failed(&problem))?;
     let kind = answer.token_type.ok_or_else(|| failed("its response has no `token_type`"))?;
     let dpop = kind.eq_ignore_ascii_case("dpop");
     if !dpop && !kind.eq_ignore_ascii_case("bearer") {
@@ -143,7 +143,7 @@ pub(in crate::auth) fn parse_assertion_response(
         return Err(failed("its response is not an identity assertion (`issued_token_type`)"));
     }
     let assertion = answer.access_token.ok_or_else(|| failed("its response has no `access_token`"))?;
-    check_token(&assertion).map_err(|problem| failed(&format!("its assertion {problem}")))?;
+    check_token("assertion", &assertion).map_err(|problem| failed(&problem))?;
     Ok(assertion.into())
 }
 
@@ -178,12 +178,14 @@ fn no_token_error(issuer: &str, problem: &str) -> AuthError {
 }
 
 /// Checks that a token fits into a header: visible ASCII characters, limited length.
-fn check_token(token: &str) -> Result<(), &'static str> {
+fn check_token(noun: &str, token: &str) -> Result<(), String> {
     match token {
-        "" => Err("is empty"),
-        token if token.len() > MAX_TOKEN_LEN => Err("is longer than 12 KiB, which is too long for a header"),
+        "" => Err(format!("its {noun} is empty")),
+        token if token.len() > MAX_TOKEN_LEN => {
+            Err(format!("its {noun} is longer than 12 KiB, which is too long for a header"))
+        }
         token if !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Err("has characters that are not allowed in a header")
+            Err(format!("its {noun} has characters that are not allowed in a header"))
         }
         _ => Ok(()),
     }

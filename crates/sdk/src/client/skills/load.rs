@@ -149,10 +149,14 @@ fn extract_file(uri: &str, result: ReadResourceResult) -> Result<SkillFile, Stri
 
 fn check_file(declared: &SkillResource, bytes: &[u8]) -> Result<(), String> {
     if declared.size != bytes.len() as u64 {
-        return Err(format!("its size is {} bytes, but the skill entry says {}", bytes.len(), declared.size));
+        return Err(format!(
+            "the size of the file is {} bytes, but the skill entry says {}",
+            bytes.len(),
+            declared.size
+        ));
     }
     if declared.digest != digest(bytes) {
-        return Err("its digest does not match the skill entry".into());
+        return Err("the digest of the file does not match the skill entry".into());
     }
     Ok(())
 }
@@ -161,28 +165,29 @@ fn check_file(declared: &SkillResource, bytes: &[u8]) -> Result<(), String> {
 fn check_entry(skill: &Skill) -> Result<(), String> {
     let name = &skill.frontmatter.name;
     check_name(name)?;
-    let root = skill_root(&skill.uri).ok_or_else(|| format!("its URI must end with /{SKILL_MD}"))?;
+    let root =
+        skill_root(&skill.uri).ok_or_else(|| format!("the URI of the skill must end with /{SKILL_MD}"))?;
     if root.rsplit('/').next() != Some(name) {
-        return Err(format!("its directory must be named `{name}` like the skill"));
+        return Err(format!("the directory of the skill must be named `{name}` like the skill"));
     }
     let SkillResources::Files(files) = &skill.resources else { return Ok(()) };
     let is_inside_root = |uri: &str| uri.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
     if let Some(file) = files.iter().find(|file| !is_inside_root(&file.uri)) {
-        return Err(format!("its file {} is outside its directory", file.uri));
+        return Err(format!("the file {} is outside the directory of the skill", file.uri));
     }
     let mut uris = HashSet::new();
     if let Some(file) = files.iter().find(|file| !uris.insert(&*file.uri)) {
-        return Err(format!("its file {} is listed twice", file.uri));
+        return Err(format!("the file {} is listed twice in the skill entry", file.uri));
     }
     if !uris.contains(&*skill.uri) {
-        return Err(format!("its files do not include {SKILL_MD}"));
+        return Err(format!("the skill entry does not list {SKILL_MD}"));
     }
     if files.len() > MAX_FILES {
-        return Err(format!("it has more than {MAX_FILES} files"));
+        return Err(format!("the skill has more than {MAX_FILES} files"));
     }
     let size = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
     if size > MAX_BYTES {
-        return Err(format!("its files are larger than {MAX_BYTES} bytes in total"));
+        return Err(format!("the files of the skill are larger than {MAX_BYTES} bytes in total"));
     }
     Ok(())
 }

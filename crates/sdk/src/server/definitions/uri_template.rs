@@ -39,7 +39,7 @@ impl UriTemplate {
             rest = &rest[end + 1..];
         }
         if template.variables().next().is_none() {
-            return Err("it has no {variable}: register a plain resource instead".into());
+            return Err("the template has no {variable}: register a plain resource instead".into());
         }
         Ok(template)
     }

@@ -261,13 +261,13 @@ fn check_frontmatter(head: &SkillFrontmatter) -> Result<(), String> {
 
 fn check_size(files: &[(String, SkillFileSource)]) -> Result<(), String> {
     if files.len() > MAX_FILES {
-        return Err(format!("it has more than {MAX_FILES} files"));
+        return Err(format!("the skill has more than {MAX_FILES} files"));
     }
     let size = |(_, file): &(String, SkillFileSource)| {
         if let SkillFileSource::Bytes(bytes) = file { bytes.len() as u64 } else { 0 }
     };
     if files.iter().map(size).sum::<u64>() > MAX_BYTES {
-        return Err(format!("its files have more than {MAX_BYTES} bytes"));
+        return Err(format!("the files of the skill have more than {MAX_BYTES} bytes in total"));
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ impl Walk {
         self.bytes_left = self
             .bytes_left
             .checked_sub(read as u64)
-            .ok_or_else(|| format!("its files have more than {MAX_BYTES} bytes"))?;
+            .ok_or_else(|| format!("the files of the skill have more than {MAX_BYTES} bytes in total"))?;
         self.files.push((name, bytes));
         Ok(())
     }

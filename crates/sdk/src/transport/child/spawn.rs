@@ -72,7 +72,11 @@ fn provided_environment(command: &Command) -> io::Result<Vec<(String, String)>> 
     let provided = catch_unwind(AssertUnwindSafe(|| provide()))
         .unwrap_or_else(|_| Err(io::Error::other("the function given to `env_with` panicked")));
     provided.map_err(|error| {
-        start_error(command, error.kind(), &format!("its environment could not be prepared: {error}"))
+        start_error(
+            command,
+            error.kind(),
+            &format!("the environment of the server could not be prepared: {error}"),
+        )
     })
 }
 
@@ -105,11 +109,12 @@ fn start_error_reason(command: &Command, error: &io::Error) -> String {
             "no such program in PATH; install it, or give its full path".to_owned()
         }
         ErrorKind::NotFound if directory.join(&command.program).exists() => {
-            "the interpreter named in its first line is missing; install it".to_owned()
+            "the interpreter named in the first line of the program is missing; install it".to_owned()
         }
         ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
         ErrorKind::PermissionDenied => {
-            "it is not executable; make it so with `chmod +x`, or start it through its interpreter".to_owned()
+            "the program is not executable; make it so with `chmod +x`, or start it through its interpreter"
+                .to_owned()
         }
         _ => error.to_string(),
     }

@@ -172,13 +172,13 @@ impl HttpConnection {
             match (flow, parsed) {
                 (StreamControl::Done, _) => return StreamEnd::Done,
                 (StreamControl::Invalid, _) => {
-                    return StreamEnd::Failed(errors::invalid_event("it is not JSON-RPC"));
+                    return StreamEnd::Failed(errors::invalid_event("its data is not JSON-RPC"));
                 }
                 (StreamControl::Continue | StreamControl::Skip, Err(SseError::TooLarge)) => {
                     return StreamEnd::Failed(errors::event_too_large(self.wire.max_message()));
                 }
                 (StreamControl::Continue | StreamControl::Skip, Err(SseError::Invalid)) => {
-                    return StreamEnd::Failed(errors::invalid_event("it is not valid UTF-8"));
+                    return StreamEnd::Failed(errors::invalid_event("its data is not valid UTF-8"));
                 }
                 (StreamControl::Continue | StreamControl::Skip, Ok(())) => {}
             }

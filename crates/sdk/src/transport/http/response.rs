@@ -136,8 +136,8 @@ impl HttpConnection {
     /// the loss.
     pub(super) async fn renew_lost_session(self: &Arc<Self>, generation: u64) -> CallError {
         match self.renew_session(generation).await {
-            Ok(()) => errors::session_not_found("a new one was opened"),
-            Err(error) => errors::session_not_found(&format!("a new one could not be opened: {error}")),
+            Ok(()) => errors::session_not_found("a new session was opened"),
+            Err(error) => errors::session_not_found(&format!("a new session could not be opened: {error}")),
         }
     }
 }

@@ -141,7 +141,7 @@ impl HttpConnection {
         let error = self.response_error(response).await;
         if status == StatusCode::NOT_FOUND && has_session && !is_unknown_method(&error) {
             self.renew_session(generation).await?;
-            return Err(errors::session_not_found("a new one was opened; the message is not sent again"));
+            return Err(errors::session_not_found("a new session was opened; the message is not sent again"));
         }
         Err(error)
     }

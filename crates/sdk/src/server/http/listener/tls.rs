@@ -76,7 +76,7 @@ fn read(certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<Arc
         .collect::<std::result::Result<_, _>>()
         .map_err(|error| setup_error("the certificate is not valid PEM", &error))?;
     if chain.is_empty() {
-        return Err(setup_error("the certificate is not valid PEM", &"it contains no certificate"));
+        return Err(setup_error("the certificate is not valid PEM", &"the text contains no certificate"));
     }
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|error| setup_error("the key is not a valid PEM private key", &error))?;

@@ -295,7 +295,7 @@ async fn a_failed_start_says_what_to_do() {
     let cases = [
         (Command::new("no-such-program"), "`no-such-program`: no such program in PATH; install it"),
         (Command::new("/no/such/file"), "`/no/such/file`: there is no such file"),
-        (Command::new(plain), "it is not executable; make it so with `chmod +x`"),
+        (Command::new(plain), "the program is not executable; make it so with `chmod +x`"),
         (
             Command::new("cat").current_dir("/no/such"),
             "the working directory /no/such cannot be used (No such",
@@ -311,7 +311,7 @@ async fn a_failed_start_says_what_to_do() {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&file.0, executable).unwrap();
     let error = Command::new(plain).open(wire(1).0).await.err().unwrap().to_string();
-    assert!(error.contains("the interpreter named in its first line is missing"), "{error}");
+    assert!(error.contains("the interpreter named in the first line of the program is missing"), "{error}");
 }
 
 #[test]
