@@ -97,8 +97,8 @@ const TABLE: &[(Misbehavior, &str)] = &[
     (
         Misbehavior::ResourceMetadataRedirects,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
-         failed: `SERVER` redirects to `CANARY`: redirects to another origin are not followed; use its \
-         URL instead if you trust it (HTTP_AUTHORIZATION)",
+         failed: `SERVER` redirects to `CANARY`: redirects to another origin are not followed; use the \
+         URL of that origin instead if you trust it (HTTP_AUTHORIZATION)",
     ),
     (
         Misbehavior::IssuerWrong,
@@ -223,8 +223,8 @@ const TABLE: &[(Misbehavior, &str)] = &[
         Misbehavior::MetadataRedirects,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
-         `CANARY`: redirects to another origin are not followed; use its URL instead if you trust it \
-         (HTTP_AUTHORIZATION)",
+         `CANARY`: redirects to another origin are not followed; use the URL of that origin instead if you \
+         trust it (HTTP_AUTHORIZATION)",
     ),
     (
         Misbehavior::MetadataRedirectLoop,
