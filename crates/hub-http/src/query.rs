@@ -115,8 +115,8 @@ impl Query {
             let Some(parameter) = known.iter().find(|known| known.name == name) else {
                 let names: Vec<_> = known.iter().map(|known| known.name).collect();
                 let text = match &names[..] {
-                    [] => "this path takes no parameters".to_owned(),
-                    names => format!("unknown parameter: use {}", names.join(", ")),
+                    [] => "this path takes no query parameters: remove it".to_owned(),
+                    names => format!("unknown query parameter: use {}", names.join(", ")),
                 };
                 return Err(invalid_parameter(&name, text));
             };
@@ -196,6 +196,8 @@ mod tests {
             let problem = Query::read(query, &KNOWN).unwrap_err();
             assert_eq!((problem.status().as_u16(), problem.field()), (422, Some(field)), "{query}");
         }
-        assert!(Query::read("a=1", &[]).unwrap_err().detail().ends_with("takes no parameters"));
+        assert!(
+            Query::read("a=1", &[]).unwrap_err().detail().ends_with("takes no query parameters: remove it")
+        );
     }
 }

@@ -92,7 +92,7 @@ fn servers_at_a_url_and_their_credentials() {
         "x-key",
     ]);
     assert_eq!((&added["slug"], &added["authentication"]["header"]), (&"far".into(), &"x-key".into()));
-    home.run(&["server", "test", "far"]).expect_output(1, &["there are no credentials for `far`"]);
+    home.run(&["server", "test", "far"]).expect_output(1, &["no credential is stored for the server `far`"]);
     home.run(&["server", "credential", "set", "far"]).expect_output(2, &["no secret was entered"]);
     home.run_with("canary-2\n", &["server", "credential", "set", "far"]).expect_output(0, &[]);
     let shown = home.json(&["server", "credential", "show", "far"]);

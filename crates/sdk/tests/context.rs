@@ -292,7 +292,7 @@ fn handlers_without_their_state_say_what_is_missing_to_the_author() {
     let mut peer = Peer::open(STATELESS, server);
     let said = failure(&peer.call("needs", json!({})));
     assert_eq!(said, "The tool `needs` failed because of an internal error.");
-    let expected = "the handler takes a State<context::Greeting>: call .state(value) on the server";
+    let expected = "the handler takes a State<context::Greeting>, which the server does not have: call .state(value) on the server";
     assert_eq!(heard.recv_timeout(TEST_TIMEOUT).unwrap(), expected);
     peer.close();
 }

@@ -62,7 +62,7 @@ fn call(name: &str) -> Rounds {
 async fn check_refused(rounds: &Rounds, service: &Service, state: &Value, what: &str) {
     let (code, path, message) = rounds.expect_error(service, state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")), "{what}");
-    assert!(message.contains("this state was not issued for this request"), "{what}: {message}");
+    assert!(message.contains("the requestState was not issued for this request"), "{what}: {message}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -274,7 +274,7 @@ async fn the_time_to_answer_is_bounded_by_the_clock_and_by_what_is_held() {
     clock.fetch_add(61, Ordering::SeqCst);
     let (code, path, message) = call.expect_error(&here, &state, named("q1", "Ada")).await;
     assert_eq!((code, path), (-32602, json!("/requestState")));
-    assert!(message.contains("the state has expired"), "{message}");
+    assert!(message.contains("the requestState has expired"), "{message}");
     // The state is still valid, but the call was evicted.
     let (once, again) = (tool("unmarked"), tool("read_only"));
     let (lost, kept) = (once.begin(&here).await.state, again.begin(&here).await.state);

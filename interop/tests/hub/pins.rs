@@ -49,7 +49,10 @@ fn f5_a_changed_tool_is_set_aside_and_earlier_trust_is_void() {
     }
     let approval = text(&waiting["approval"]);
     let void = hub.expect_error(409, "POST", &format!("/approvals/{approval}/approve"), Value::Null);
-    assert!(text(&void["detail"]).contains("the tool has changed since the request"), "{void}");
+    assert!(
+        text(&void["detail"]).contains("the tool has changed since the approval was requested"),
+        "{void}"
+    );
     home.ok(&["approvals", "deny", approval]);
     assert_eq!(asking.get(&format!("/calls/{}", text(&waiting["id"])))["status"], "denied");
     assert_eq!(hub.list("/calls?tool=forecast&status=success").len(), 1);

@@ -177,7 +177,7 @@ impl Slot {
     }
 
     fn acquire_permit(&self) -> Result<OwnedSemaphorePermit> {
-        let text = "the connection has too many concurrent users or was just closed: retry";
+        let text = "the connection to the server has too many concurrent requests or was just closed: retry";
         let busy = |_| Error::new(ErrorKind::Unavailable, "connection_busy", text);
         self.users.clone().try_acquire_owned().map_err(busy)
     }

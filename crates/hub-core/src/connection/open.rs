@@ -83,7 +83,7 @@ fn builder(
     let builder = builder.egress(egress.clone()).redirects(Redirects::same_origin(3));
     let missing = || {
         let text = format!(
-            "there are no credentials for `{}`: set a credential or sign in first",
+            "no credential is stored for the server `{}`: set one or sign in first",
             server.slug.as_str()
         );
         Error::new(ErrorKind::PermissionDenied, "credentials_missing", text)

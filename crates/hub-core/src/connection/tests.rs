@@ -218,7 +218,7 @@ async fn without_its_secret_nothing_is_sent() {
     let error = stage.get(actor(ADA, 1)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "there are no credentials for `upstream`: set a credential or sign in first"
+        "no credential is stored for the server `upstream`: set one or sign in first"
     );
     assert_eq!(stage.opened_connections(), 0);
 }

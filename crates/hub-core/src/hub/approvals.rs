@@ -128,7 +128,7 @@ impl Hub {
         }
         let (requester, mut plan) = self.load_planned_call(tenant, &approval).await?;
         if plan.binding(requester) != approval.digest {
-            let text = "the tool has changed since the request: deny it and repeat the call";
+            let text = "the tool has changed since the approval was requested: deny the approval and call the tool again";
             return Err(Error::new(error::ErrorKind::Conflict, "tool_changed", text));
         }
         let mut entry = self.call_entry(actor, "approval.granted", &plan).with("approval", id.to_string());

@@ -230,7 +230,7 @@ fn check_header_name(name: &str) -> Result<(), String> {
         "host" | "connection" | "content-length" | "content-type" | "transfer-encoding" | "accept" | "te"
         | "upgrade" => Err("the hub sets this header itself: remove it".to_owned()),
         _ if lower.starts_with("mcp-") => {
-            Err("headers that begin with `mcp-` are set by the protocol: remove it".to_owned())
+            Err("headers that begin with `mcp-` are set by the protocol: remove this one".to_owned())
         }
         _ => Ok(()),
     }

@@ -150,7 +150,7 @@ fn database_error(error: &tokio_postgres::Error) -> Error {
 /// Logs and returns the error for an unreachable database.
 fn unreachable_error(reason: &str) -> Error {
     tracing::error!(reason, "database unreachable");
-    let text = format!("the database is unreachable ({reason}): try again later");
+    let text = format!("the database is unreachable ({reason}): check that it runs, or try again later");
     Error::new(error::ErrorKind::Unavailable, "store_unavailable", text)
 }
 

@@ -24,7 +24,7 @@ async fn each_agent_has_its_own() {
     let (one, two) = (stage.agent("One", "auto", &[]).await, stage.agent("Two", "auto", &[]).await);
     let missing = stage.call(one, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(missing.status, CallStatus::Error);
-    assert!(missing.error.unwrap().contains("there are no credentials for `up`"));
+    assert!(missing.error.unwrap().contains("no credential is stored for the server `up`"));
     for (agent, text) in [(one, "token-of-one"), (two, "token-of-two")] {
         stage
             .hub

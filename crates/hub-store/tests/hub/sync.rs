@@ -148,7 +148,7 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
     let enter = async |token: &str| {
         hub.set_credential(local_user(ADA), "asks", None, &Secret::new(token)).await.unwrap();
     };
-    assert!(error().await.unwrap().starts_with("there are no credentials for `asks`"));
+    assert!(error().await.unwrap().starts_with("no credential is stored for the server `asks`"));
     enter("first").await;
     assert_eq!(error().await, None, "there are credentials");
     // A sync that started before the change of the credential ends after it.

@@ -236,7 +236,10 @@ impl<T: Transport> ClientBuilder<T> {
                 Wire::new(Arc::new(Inbox(core.clone())), core.outbox.clone(), settings.max_message_bytes);
             let handle = match tokio::time::timeout(settings.open_timeout, transport.open(wire)).await {
                 Ok(handle) => handle,
-                Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("timed out opening `{name}`"))),
+                Err(_) => Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("the connection to `{name}` was not opened in time"),
+                )),
             };
             let handle = handle.map_err(|source| ClientError::Open { server: name.clone(), source })?;
             match Box::pin(negotiate(&core, hint)).await {

@@ -47,7 +47,7 @@ impl Receiver for Inbox {
             }
             Ok(Message::Response { id, reply }) => {
                 if !self.0.peer.accept_response(id.as_ref(), reply) {
-                    tracing::debug!(?id, "response without a matching request");
+                    tracing::debug!(?id, "ignored a response without a matching request");
                 }
             }
             Ok(Message::Notification { method, params }) => self.on_notification(&method, &params),

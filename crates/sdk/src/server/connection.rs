@@ -189,7 +189,7 @@ impl Connection {
             Message::Notification { method, params } => self.notification(method, params),
             Message::Response { id, reply } => {
                 if !self.caller.deliver_response(id.as_ref(), *reply) {
-                    tracing::debug!(?id, "response without a matching request");
+                    tracing::debug!(?id, "ignored a response without a matching request");
                 }
                 None
             }

@@ -123,12 +123,15 @@ impl IssuerKeys {
     /// Fetches the keys of the issuer in a separate task, so that other callers still get them if this request is
     /// cancelled.
     fn start_fetch(&self) {
-        let mut guard =
-            FetchGuard { inner: self.0.clone(), result: Err("the fetch was cancelled".to_owned()) };
+        let mut guard = FetchGuard {
+            inner: self.0.clone(),
+            result: Err("the fetch of the keys was cancelled".to_owned()),
+        };
         spawn(&Handle::current(), async move {
             if let Some(fetch) = &guard.inner.fetch {
-                let timeout_error =
-                    || Err(format!("the fetch took longer than {} seconds", FETCH_TIMEOUT.as_secs()));
+                let timeout_error = || {
+                    Err(format!("the fetch of the keys took longer than {} seconds", FETCH_TIMEOUT.as_secs()))
+                };
                 guard.result = timeout(FETCH_TIMEOUT, fetch()).await.unwrap_or_else(|_| timeout_error());
             }
             drop(guard);

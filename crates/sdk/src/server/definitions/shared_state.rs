@@ -37,7 +37,7 @@ impl<T: Send + Sync + 'static> State<T> {
     pub fn from_context(cx: &Context) -> Result<Self, Error> {
         cx.get().map(|value| State { value }).ok_or_else(|| {
             let name = type_name::<T>();
-            Error::setup(format!("the handler takes a State<{name}>: call .state(value) on the server"))
+            Error::setup(format!("the handler takes a State<{name}>, which the server does not have: call .state(value) on the server"))
         })
     }
 

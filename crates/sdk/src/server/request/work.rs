@@ -47,12 +47,17 @@ impl RequestFuture {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RequestOutcome> {
         match self {
             RequestFuture::Ready(result) => {
-                let result = result.take().unwrap_or_else(|| Err(Error::setup("polled after completion")));
+                let result = result
+                    .take()
+                    .unwrap_or_else(|| Err(Error::setup("the future was polled after completion")));
                 Poll::Ready(RequestOutcome::from(result))
             }
             RequestFuture::ReadyOutcome(outcome) => {
-                let polled_again =
-                    || Box::new(RequestOutcome::from(Err(Error::setup("polled after completion"))));
+                let polled_again = || {
+                    Box::new(RequestOutcome::from(Err(Error::setup(
+                        "the future was polled after completion",
+                    ))))
+                };
                 Poll::Ready(*outcome.take().unwrap_or_else(polled_again))
             }
             RequestFuture::Tool(entry, work) => {

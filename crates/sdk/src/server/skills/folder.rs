@@ -45,7 +45,7 @@ impl Walk {
                 self.file(&path, format!("{prefix}{name}"))?;
             } else {
                 return Err(format!(
-                    "{} is neither a file nor a folder: replace it by a copy",
+                    "{} is neither a file nor a folder: replace it by a regular file or folder",
                     path.display()
                 ));
             }

@@ -170,7 +170,11 @@ fn add_mirrored_headers(
     params: &Params<'_>,
     mirrors: &ToolHeaderMap,
 ) -> Result<(), CallError> {
-    let not_a_header = |field: &str| errors::bad_request(&format!("the {field} is not valid in a header"));
+    let not_a_header = |field: &str| {
+        errors::bad_request(&format!(
+            "the {field} of the request has characters that are not allowed in a header"
+        ))
+    };
     let method = match known_method {
         Some(method) => HeaderValue::from_static(method.name()),
         None => HeaderValue::from_str(&request.method).map_err(|_| not_a_header("method"))?,

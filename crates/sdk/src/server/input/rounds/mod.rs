@@ -340,7 +340,8 @@ impl Connection {
                 Ok(TakeOutcome::Call(invocation)) => {
                     // The other request was rejected, and the call is parked for a valid one.
                     self.service().parked_calls().put_back(call, round, *invocation);
-                    let text = "another request with this state was rejected: send this one again";
+                    let text =
+                        "another request with the same requestState was rejected: send this request again";
                     RequestOutcome::from(Err(ProtocolError::invalid("/requestState", text).into()))
                 }
                 _ => RequestOutcome::from(Err(state_already_used().into())),
@@ -397,7 +398,10 @@ fn failure_outcome(method: &str, reason: &str) -> RequestOutcome {
 }
 
 fn state_already_used() -> ProtocolError {
-    ProtocolError::invalid("/requestState", "this state was already used: send the request again without it")
+    ProtocolError::invalid(
+        "/requestState",
+        "the requestState was already used: send the request again without it",
+    )
 }
 
 /// Returns the input responses of a retry request as JSON, by the keys of the input requests.

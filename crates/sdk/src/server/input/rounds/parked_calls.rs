@@ -242,7 +242,7 @@ impl ParkedTable {
             };
             let ended_position = self.order.iter().position(has_ended);
             if ended_position.is_none() {
-                tracing::debug!("parked call evicted: too many parked calls");
+                tracing::debug!("discarded a call that waits for input of the client: too many calls wait");
             }
             let oldest = self.order.remove(ended_position.unwrap_or(0));
             evicted.extend(oldest.and_then(|(id, _)| self.slots.remove(&id)));

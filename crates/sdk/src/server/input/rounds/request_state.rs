@@ -108,7 +108,8 @@ impl RequestState {
         now: Duration,
     ) -> Result<Self, ProtocolError> {
         let refuse = |reason: &str| ProtocolError::invalid("/requestState", reason);
-        let unknown = || refuse("this state was not issued for this request: send the request without it");
+        let unknown =
+            || refuse("the requestState was not issued for this request: send the request again without it");
         if text.len() > MAX_STATE_BYTES {
             return Err(unknown());
         }
@@ -119,7 +120,7 @@ impl RequestState {
             return Err(unknown());
         }
         if now.as_secs() > state.expires {
-            return Err(refuse("the state has expired: send the request again without it"));
+            return Err(refuse("the requestState has expired: send the request again without it"));
         }
         Ok(state)
     }
@@ -164,7 +165,7 @@ mod tests {
             assert!(RequestState::open(&text, &keys, &other, now).is_err(), "{other:?}");
         }
         let late = RequestState::open(&text, &keys, &state().binding, Duration::from_secs(101)).unwrap_err();
-        assert!(late.to_string().contains("the state has expired"), "{late}");
+        assert!(late.to_string().contains("the requestState has expired"), "{late}");
         assert!(RequestState::open(&text, &StateKeys::random(), &state().binding, now).is_err());
     }
 
