@@ -268,7 +268,10 @@ impl Hub {
             // Such a server is disabled and never started: only the file has its command.
             StoredTransport::Stdio if has_left_file => Transport::Stdio(ProgramSpec::new("", &[])),
             StoredTransport::Stdio => Transport::Stdio(self.find_program(tenant, id).ok_or_else(|| {
-                let text = format!("`{}` is not in the configuration file any more", slug.as_str());
+                let text = format!(
+                    "the server `{}` is not in the configuration file any more: add it there again",
+                    slug.as_str()
+                );
                 Error::new(error::ErrorKind::Unavailable, NOT_IN_FILE, text)
             })?),
         };

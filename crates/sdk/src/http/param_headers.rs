@@ -84,7 +84,7 @@ impl ParamHeaders {
             match (value, SentHeader::from_headers(&headers.get_all(&parameter.header))) {
                 (_, SentHeader::Repeated) => mismatch("the header appears more than once"),
                 (_, SentHeader::Invalid) => {
-                    mismatch("the value of the header has characters that are not allowed")
+                    mismatch("the header has a value that is not allowed in a header")
                 }
                 (Some(HeaderForm::TooLarge), _) => {
                     mismatch(&format!("a header cannot carry integers beyond {MAX_SAFE_INTEGER}"))
