@@ -146,13 +146,12 @@ pub(super) fn read_entry(row: &tokio_postgres::Row) -> Result<StoredAuditEntry> 
 }
 
 pub(super) async fn seal(db: &DbConnection, tenant: TenantId, first: u64, last: ChainHead) -> Result<()> {
-    let (owner, last_number, hash) = (tenant.to_string(), to_bigint(last.number), &last.hash.bytes()[..]);
-    let is_sealable = !db.query(SELECT_SEALABLE, &[&owner, &last_number, &hash]).await?.is_empty();
+    let (owner, number, hash) = (tenant.to_string(), to_bigint(last.number), &last.hash.bytes()[..]);
+    let is_sealable = !db.query(SELECT_SEALABLE, &[&owner, &number, &hash]).await?.is_empty();
     if is_sealable
-        && db.execute(DELETE_SEALED, &[&owner, &last_number]).await?
-            == (last.number + 1).saturating_sub(first)
+        && db.execute(DELETE_SEALED, &[&owner, &number]).await? == (last.number + 1).saturating_sub(first)
     {
-        return db.execute(DELETE_CHECKPOINTS, &[&owner, &last_number]).await.map(drop);
+        return db.execute(DELETE_CHECKPOINTS, &[&owner, &number]).await.map(drop);
     }
     Err(conflict("version_conflict", "the audit was sealed concurrently: read it again"))
 }

@@ -238,8 +238,8 @@ impl Conditions {
         name: impl Fn(&T) -> String,
     ) -> Result<Page<T>> {
         let limit = paging.limit.clamp(1, MAX_PAGE_SIZE);
-        let max = to_bigint(limit as u64 + 1);
-        let found = db.query(&self.sql(columns_from), &self.values(&max)).await?;
+        let fetch_limit = to_bigint(limit as u64 + 1);
+        let found = db.query(&self.sql(columns_from), &self.values(&fetch_limit)).await?;
         Ok(build_page(found.iter().map(read).collect::<Result<Vec<_>>>()?, limit, name))
     }
 }

@@ -64,12 +64,12 @@ impl ClusterMember {
     ) -> Result<(Arc<Self>, ClusterLogReader, mpsc::Receiver<(TenantId, NewEvent)>)> {
         let (events, receiver) = EventLog::clustered();
         let found = db.query("SELECT id FROM line", &[]).await?;
-        let line = found
+        let cluster_id = found
             .first()
             .ok_or_else(|| invalid_data("empty table `line`"))?
             .try_get(0)
             .map_err(StoreFailure::from)?;
-        let (hub, shared) = (hub_id(), Cluster::new(events, line));
+        let (hub, shared) = (hub_id(), Cluster::new(events, cluster_id));
         let mut reader = ClusterLogReader::start(db, &hub, &shared).await?;
         reader.read(db, &shared).await?;
         let member = ClusterMember { hub, shared, platform, clock_offset_ms: AtomicI64::new(0) };
@@ -116,7 +116,7 @@ impl ClusterMember {
         mut reader: ClusterLogReader,
         wakeup: Arc<Notify>,
     ) {
-        let (mut next_heartbeat, mut count) = (Instant::now(), 0_u64);
+        let (mut last_heartbeat, mut count) = (Instant::now(), 0_u64);
         loop {
             let _ = timeout(HEARTBEAT, wakeup.notified()).await; // or the interval has elapsed
             let Ok(db) = link.get().await else {
@@ -124,8 +124,8 @@ impl ClusterMember {
                 continue;
             };
             let work = async {
-                if next_heartbeat.elapsed() >= HEARTBEAT {
-                    next_heartbeat = Instant::now();
+                if last_heartbeat.elapsed() >= HEARTBEAT {
+                    last_heartbeat = Instant::now();
                     count += 1;
                     self.heartbeat(&db).await?;
                     if count.is_multiple_of(HEARTBEATS_PER_PRUNE) {

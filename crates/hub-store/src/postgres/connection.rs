@@ -103,8 +103,8 @@ impl TlsOptions {
 
 /// Decodes a URL parameter in the same way as the driver does.
 fn decode_parameter(value: &str) -> String {
-    let parsed = format!("postgres://host/?application_name={value}").parse::<Config>();
-    parsed.ok().and_then(|parsed| parsed.get_application_name().map(str::to_owned)).unwrap_or_default()
+    let config = format!("postgres://host/?application_name={value}").parse::<Config>();
+    config.ok().and_then(|config| config.get_application_name().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Connection to PostgreSQL that is established on first use and re-established after it was lost.
@@ -113,7 +113,7 @@ pub(super) struct ReconnectingConnection {
     /// SQL that is run on every new database connection.
     session_setup: String,
     /// Signal that is set by `NOTIFY` messages of the database.
-    notified: Arc<Notify>,
+    wakeup: Arc<Notify>,
     state: Mutex<LinkState>,
 }
 
@@ -127,12 +127,12 @@ struct LinkState {
 
 impl ReconnectingConnection {
     pub(super) fn new(options: ConnectOptions, session_setup: String) -> Self {
-        ReconnectingConnection { options, session_setup, notified: Arc::default(), state: Mutex::default() }
+        ReconnectingConnection { options, session_setup, wakeup: Arc::default(), state: Mutex::default() }
     }
 
     /// Returns the handle that is notified by `NOTIFY` messages of the database.
-    pub(super) fn notified(&self) -> Arc<Notify> {
-        self.notified.clone()
+    pub(super) fn wakeup(&self) -> Arc<Notify> {
+        self.wakeup.clone()
     }
 
     /// Returns the database connection, and establishes it if necessary. During the backoff after a failure, the last
@@ -168,20 +168,20 @@ impl ReconnectingConnection {
     }
 
     /// Drops a database connection that does not work, so that the next use connects again.
-    pub(super) async fn discard(&self, failed_connection: &Arc<DbConnection>) {
-        self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, failed_connection));
+    pub(super) async fn discard(&self, failed: &Arc<DbConnection>) {
+        self.state.lock().await.connected.take_if(|connected| Arc::ptr_eq(connected, failed));
     }
 
     async fn connect(&self) -> Result<DbConnection, tokio_postgres::Error> {
         let ConnectOptions { config, tls } = &self.options;
         let (client, driver) = match tls {
             None => {
-                let (client, line) = config.connect(NoTls).await?;
-                (client, self.spawn_driver(line))
+                let (client, connection) = config.connect(NoTls).await?;
+                (client, self.spawn_driver(connection))
             }
             Some(tls) => {
-                let (client, line) = config.connect(tls.clone()).await?;
-                (client, self.spawn_driver(line))
+                let (client, connection) = config.connect(tls.clone()).await?;
+                (client, self.spawn_driver(connection))
             }
         };
         client.batch_execute(&self.session_setup).await?;
@@ -189,13 +189,13 @@ impl ReconnectingConnection {
     }
 
     /// Starts the task that performs the I/O of a database connection.
-    fn spawn_driver<T>(&self, mut line: Connection<Socket, T>) -> JoinSet<()>
+    fn spawn_driver<T>(&self, mut connection: Connection<Socket, T>) -> JoinSet<()>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (mut driver, wakeup) = (JoinSet::new(), self.notified.clone());
+        let (mut driver, wakeup) = (JoinSet::new(), self.wakeup.clone());
         driver.spawn(async move {
-            while let Some(message) = poll_fn(|context| line.poll_message(context)).await {
+            while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
                 match message {
                     Ok(AsyncMessage::Notification(_)) => wakeup.notify_one(),
                     Ok(_) => {}
@@ -241,12 +241,12 @@ impl DbConnection {
     }
 
     async fn prepare(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-        let parsed = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(statement) = parsed().get(sql) {
+        let statements = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = statements().get(sql) {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(sql).await?;
-        parsed().insert(sql.to_owned(), statement.clone());
+        statements().insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 }

@@ -63,30 +63,30 @@ impl Database {
         );
         let link = ReconnectingConnection::new(options.clone(), session_setup);
         migrations::migrate(&*link.get().await?).await?;
-        let only_reads = || {
+        let new_reader = || {
             ReconnectingConnection::new(options.clone(), "SET default_transaction_read_only = on".to_owned())
         };
-        let readers = std::iter::repeat_with(only_reads).take(READER_COUNT).collect();
-        let (mut task, mut life) = (JoinSet::new(), JoinSet::new());
+        let readers = std::iter::repeat_with(new_reader).take(READER_COUNT).collect();
+        let (mut writer_task, mut cluster_task) = (JoinSet::new(), JoinSet::new());
         let (mut member, mut event_receiver) = (None, None);
         if let Some(platform) = cluster_platform {
             let listener = ReconnectingConnection::new(options.clone(), LISTEN.to_owned());
-            let (others, reader, events) = ClusterMember::new(&*listener.get().await?, platform).await?;
-            let wakeup = listener.notified();
-            life.spawn(others.clone().run(listener, reader, wakeup));
-            (member, event_receiver) = (Some(others), Some(events));
+            let (joined, reader, events) = ClusterMember::new(&*listener.get().await?, platform).await?;
+            let wakeup = listener.wakeup();
+            cluster_task.spawn(joined.clone().run(listener, reader, wakeup));
+            (member, event_receiver) = (Some(joined), Some(events));
         }
-        let (writing, writes) = mpsc::channel(QUEUE_LEN);
-        task.spawn(Writer::new(link, member.clone(), event_receiver).run(writes));
-        let copies = ReconnectingConnection::new(options, "SET lock_timeout = '10s'".to_owned());
+        let (write_queue, writes) = mpsc::channel(QUEUE_LEN);
+        writer_task.spawn(Writer::new(link, member.clone(), event_receiver).run(writes));
+        let snapshots = ReconnectingConnection::new(options, "SET lock_timeout = '10s'".to_owned());
         Ok(Database {
-            write_queue: writing,
+            write_queue,
             readers,
             next_reader: AtomicUsize::new(0),
-            writer_task: task,
-            _cluster_task: life,
+            writer_task,
+            _cluster_task: cluster_task,
             cluster: member,
-            snapshots: copies,
+            snapshots,
         })
     }
 

@@ -71,9 +71,9 @@ impl<'a> GroupedCalls<'a> {
     pub(super) async fn apply(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {
         // All statements are prepared, so they are pipelined in this order.
         db.prepare_all([SELECT_MISMATCHES, INSERT_CALLS, FINISH_CALLS]).await?;
-        let (conditions, inserted, finished) =
+        let (matched, inserted, finished) =
             tokio::join!(biased; self.versions_match(db), self.insert_calls(db, hub), self.finish_calls(db));
-        Ok(conditions? & inserted? & finished?)
+        Ok(matched? & inserted? & finished?)
     }
 
     async fn versions_match(&self, db: &DbConnection) -> Result<bool, StoreFailure> {
@@ -144,10 +144,10 @@ mod tests {
         db.run("SET plan_cache_mode = force_generic_plan").await.unwrap();
         let (texts, bytes, times, flags) =
             (vec!["x"; 64], vec![None::<Vec<u8>>; 64], vec![0_i64; 64], vec![true; 64]);
-        let finished =
+        let finish_plan =
             query_plan(&db, FINISH_CALLS, &[&texts, &texts, &texts, &bytes, &bytes, &times, &flags]).await;
-        assert!(finished.contains("calls_pkey") && !finished.contains("Seq Scan"), "{finished}");
-        let conditions = query_plan(&db, SELECT_MISMATCHES, &[&texts, &texts, &texts, &times]).await;
-        assert!(conditions.contains("documents_pkey") && !conditions.contains("Seq Scan"), "{conditions}");
+        assert!(finish_plan.contains("calls_pkey") && !finish_plan.contains("Seq Scan"), "{finish_plan}");
+        let match_plan = query_plan(&db, SELECT_MISMATCHES, &[&texts, &texts, &texts, &times]).await;
+        assert!(match_plan.contains("documents_pkey") && !match_plan.contains("Seq Scan"), "{match_plan}");
     }
 }

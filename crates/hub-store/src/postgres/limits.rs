@@ -15,30 +15,30 @@ type Result<T> = std::result::Result<T, StoreFailure>;
 pub(super) async fn consume_rate(
     db: &DbConnection,
     tenant: TenantId,
-    bucket_key: &str,
+    key: &str,
     rate: RateLimit,
     at: Timestamp,
 ) -> Result<()> {
     let owner = tenant.to_string();
     let sql = "SELECT level, at FROM buckets WHERE tenant = $1 AND id = $2";
-    let found = db.query(sql, &[&owner, &bucket_key]).await?;
+    let found = db.query(sql, &[&owner, &key]).await?;
     let mut bucket = match found.first() {
         Some(row) => TokenBucket { tokens: row.try_get(0)?, updated: from_millis(row.try_get(1)?)? },
         None => TokenBucket::full(rate, at),
     };
-    bucket.take(rate, at).map_err(|wait| rate_limited(bucket_key, wait))?;
+    bucket.take(rate, at).map_err(|wait| rate_limited(key, wait))?;
     let sql = "INSERT INTO buckets (tenant, id, level, at) VALUES ($1, $2, $3, $4)
                ON CONFLICT (tenant, id) DO UPDATE SET level = excluded.level, at = excluded.at";
-    db.execute(sql, &[&owner, &bucket_key, &bucket.tokens, &to_millis(bucket.updated)]).await.map(drop)
+    db.execute(sql, &[&owner, &key, &bucket.tokens, &to_millis(bucket.updated)]).await.map(drop)
 }
 
 pub(super) async fn require_concurrency(
     db: &DbConnection,
     tenant: TenantId,
-    bucket_key: &ConcurrencyScope,
+    scope: &ConcurrencyScope,
     max: u32,
 ) -> Result<()> {
-    let (status, column, value) = match bucket_key {
+    let (status, column, value) = match scope {
         ConcurrencyScope::Server(server) => ("running", "server", server.to_string()),
         ConcurrencyScope::Subject(subject) => ("running", "subject", subject.clone()),
         ConcurrencyScope::Pending(subject) => ("pending", "subject", subject.clone()),
@@ -47,7 +47,7 @@ pub(super) async fn require_concurrency(
         format!("SELECT count(*) FROM calls WHERE tenant = $1 AND status = '{status}' AND {column} = $2");
     let found = db.query(&sql, &[&tenant.to_string(), &value]).await?;
     let count: i64 = found.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-    if count < i64::from(max) { Ok(()) } else { Err(limit_exceeded(bucket_key, max).into()) }
+    if count < i64::from(max) { Ok(()) } else { Err(limit_exceeded(scope, max).into()) }
 }
 
 /// Deletes the rate-limit buckets that were last used before `before`: they are full again by now.

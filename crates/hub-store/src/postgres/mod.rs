@@ -196,8 +196,8 @@ async fn apply(
             StoreChange::ConsumeRate { bucket, rate, at } => {
                 limits::consume_rate(db, tenant, bucket, *rate, *at).await?;
             }
-            StoreChange::RequireConcurrency { scope: bucket, max_calls: max } => {
-                limits::require_concurrency(db, tenant, bucket, *max).await?;
+            StoreChange::RequireConcurrency { scope, max_calls: max } => {
+                limits::require_concurrency(db, tenant, scope, *max).await?;
             }
             StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, call).await?,
             StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, *call, *at).await?,

@@ -68,16 +68,16 @@ async fn export_table(
 
 /// Imports a snapshot of `count` items into the database. The database must be empty.
 pub(super) async fn import(db: &DbConnection, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
-    let import_future = async {
+    let import = async {
         db.run(LOCK_TABLES).await?;
         import_rows(db, from, count).await?;
         Ok(db.run("COMMIT").await?)
     };
-    let import_future = import_future.await;
-    if import_future.is_err() {
+    let result = import.await;
+    if result.is_err() {
         let _ = db.run("ROLLBACK").await; // if this fails, the connection is lost, and the transaction with it
     }
-    import_future
+    result
 }
 
 async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
@@ -85,7 +85,7 @@ async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count:
     if found.first().map(|row| row.try_get::<_, bool>(0)).transpose()? != Some(false) {
         return Err(store_not_empty().into());
     }
-    let (mut import_future, mut entries) = (0, Vec::new());
+    let (mut item_count, mut entries) = (0, Vec::new());
     while let Some(SnapshotItem { tenant, what: value }) = from.recv().await {
         match value {
             SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored).await?,
@@ -96,11 +96,11 @@ async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count:
                 audit::insert_checkpoint(db, tenant, &checkpoint).await?;
             }
         }
-        import_future += 1;
+        item_count += 1;
         if entries.len() >= CHUNK_SIZE {
             audit::insert(db, &std::mem::take(&mut entries)).await?;
         }
     }
     audit::insert(db, &entries).await?;
-    if import_future == count { Ok(()) } else { Err(snapshot_incomplete().into()) }
+    if item_count == count { Ok(()) } else { Err(snapshot_incomplete().into()) }
 }

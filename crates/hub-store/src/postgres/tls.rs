@@ -31,19 +31,18 @@ impl Tls {
         let mut trusted = RootCertStore::empty();
         match roots.filter(|roots| *roots != SYSTEM_ROOTS) {
             Some(path) => {
-                let invalid_certificate = |reason: &dyn std::fmt::Display| {
+                let invalid = |reason: &dyn std::fmt::Display| {
                     format!(
                         "the sslrootcert `{path}` of the database URL is not a PEM file with certificates: {reason}"
                     )
                 };
-                let all = CertificateDer::pem_file_iter(Path::new(path))
-                    .map_err(|error| invalid_certificate(&error))?;
+                let all = CertificateDer::pem_file_iter(Path::new(path)).map_err(|error| invalid(&error))?;
                 for certificate in all {
-                    let certificate = certificate.map_err(|error| invalid_certificate(&error))?;
-                    trusted.add(certificate).map_err(|error| invalid_certificate(&error))?;
+                    let certificate = certificate.map_err(|error| invalid(&error))?;
+                    trusted.add(certificate).map_err(|error| invalid(&error))?;
                 }
                 if trusted.is_empty() {
-                    return Err(invalid_certificate(&"the file contains no certificate"));
+                    return Err(invalid(&"the file contains no certificate"));
                 }
             }
             // Certificates that cannot be parsed are not trusted.

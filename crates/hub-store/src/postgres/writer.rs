@@ -77,10 +77,10 @@ impl Writer {
         group: &mut Vec<WriteRequest>,
     ) -> bool {
         let has_waiting = !self.pending_events.is_empty();
-        let (event_sender, pending_events) = (&mut self.events, &mut self.pending_events);
+        let (receiver, pending_events) = (&mut self.events, &mut self.pending_events);
         let events = async {
-            match event_sender {
-                Some(event_sender) => event_sender.recv_many(pending_events, MAX_EVENTS).await,
+            match receiver {
+                Some(receiver) => receiver.recv_many(pending_events, MAX_EVENTS).await,
                 None => std::future::pending().await,
             }
         };
@@ -91,9 +91,9 @@ impl Writer {
             () = sleep(EVENT_RETRY_DELAY), if has_waiting => true,
         };
         // Events caused by earlier writes are stored with this group.
-        while let Some(event_sender) = &mut self.events
+        while let Some(receiver) = &mut self.events
             && self.pending_events.len() < MAX_EVENTS
-            && let Ok(event) = event_sender.try_recv()
+            && let Ok(event) = receiver.try_recv()
         {
             self.pending_events.push(event);
         }
@@ -106,20 +106,20 @@ impl Writer {
         if group.is_empty() && !self.pending_events.is_empty() {
             let _ = self.write_batches(group).await; // on failure they stay queued
         }
-        let (mut outcomes, mut size, mut attempts) =
+        let (mut outcomes, mut size, mut retries) =
             (Vec::with_capacity(group.len()), group.len(), MAX_RETRIES);
         while outcomes.len() < group.len() {
             let rest = &group[outcomes.len()..];
             let part = &rest[..size.min(rest.len())];
             match self.write_batches(part).await {
-                Ok(outcome_sender) => {
-                    outcomes.extend(outcome_sender);
-                    attempts = MAX_RETRIES;
+                Ok(written) => {
+                    outcomes.extend(written);
+                    retries = MAX_RETRIES;
                 }
                 Err(stop)
-                    if attempts > 0 && (stop.is_connection_lost() || stop.is_serialization_failure()) =>
+                    if retries > 0 && (stop.is_connection_lost() || stop.is_serialization_failure()) =>
                 {
-                    attempts -= 1;
+                    retries -= 1;
                     if stop.is_serialization_failure() {
                         size = 1;
                     }
@@ -180,16 +180,15 @@ async fn transact(
     let mut outcomes = Vec::with_capacity(part.len());
     let mut savepoint = "SAVEPOINT part";
     for WriteRequest { tenant, batch, .. } in part {
-        let outcome_sender = if are_done {
+        let applied = if are_done {
             Ok(())
         } else {
             // A savepoint and the first change after it are pipelined, too.
-            let (marked, outcome_sender) =
-                tokio::join!(biased; db.run(savepoint), apply(db, hub, *tenant, batch));
+            let (marked, applied) = tokio::join!(biased; db.run(savepoint), apply(db, hub, *tenant, batch));
             marked?;
-            outcome_sender
+            applied
         };
-        let outcome = match outcome_sender {
+        let outcome = match applied {
             Ok(()) => chains.append(*tenant, &batch.audit).inspect(|()| messages.add(*tenant, batch)),
             Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => return Err(stop),
             Err(stop) => Err(stop.into()),
@@ -200,9 +199,9 @@ async fn transact(
     if outcomes.last().is_some_and(Result::is_err) {
         db.run(savepoint).await?;
     }
-    let (audit_result, event_sender) =
+    let (audit_result, message_result) =
         tokio::join!(biased; chains.insert_appended(db), messages.insert(db, hub));
-    audit_result.and(event_sender)?;
+    audit_result.and(message_result)?;
     match db.run("COMMIT").await {
         Ok(()) => Ok(outcomes),
         // The database reports that the commit failed, so it is certain.
@@ -217,7 +216,7 @@ async fn transact(
 /// Returns whether a batch changes nothing but calls and approvals. Of two batches that change the same one, one fails,
 /// so such batches can be applied in any order.
 fn is_independent(write: &WriteRequest) -> bool {
-    let is_independent = |change: &StoreChange| {
+    let is_independent_change = |change: &StoreChange| {
         matches!(
             change,
             StoreChange::InsertCall(_)
@@ -230,7 +229,7 @@ fn is_independent(write: &WriteRequest) -> bool {
                 | StoreChange::RequireVersions(_)
         )
     };
-    write.batch.changes.iter().all(is_independent) && write.batch.audit.iter().all(is_storable)
+    write.batch.changes.iter().all(is_independent_change) && write.batch.audit.iter().all(is_storable)
 }
 
 /// Applies all batches, pipelined, most of them grouped into a few statements. Returns whether they are applied: if one
@@ -249,17 +248,17 @@ async fn apply_pipelined(
     let mut failure = None;
     let others = poll_fn(|context| {
         for one in &mut running {
-            if let Some(Poll::Ready(outcome_sender)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
+            if let Some(Poll::Ready(result)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
                 *one = None;
-                failure = failure.take().or(outcome_sender.err());
+                failure = failure.take().or(result.err());
             }
         }
         if running.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
     });
-    let (marked, outcome_sender, ()) =
+    let (marked, grouped_result, ()) =
         tokio::join!(biased; db.run("SAVEPOINT part"), grouped.apply(db, hub), others);
     marked?;
-    match outcome_sender.and_then(|is_done| failure.map_or(Ok(is_done), Err)) {
+    match grouped_result.and_then(|is_done| failure.map_or(Ok(is_done), Err)) {
         Ok(true) => Ok(true),
         Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => Err(stop),
         Ok(false) | Err(_) => {

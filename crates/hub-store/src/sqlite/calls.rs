@@ -199,18 +199,18 @@ impl Conditions {
         all
     }
 
-    fn add(&mut self, error: &str, value: Option<impl ToSql + 'static>) {
+    fn add(&mut self, condition: &str, value: Option<impl ToSql + 'static>) {
         let Some(value) = value else { return };
         self.values.push(Box::new(value));
         let separator = if self.text.is_empty() { "" } else { " AND " };
-        write!(self.text, "{separator}{error} ?{}", self.values.len())
+        write!(self.text, "{separator}{condition} ?{}", self.values.len())
             .expect("writing to a string never fails");
     }
 
     /// Adds a condition like [`Self::add`] with the index that serves it; the first index is used.
-    fn add_indexed(&mut self, index: &'static str, error: &str, value: Option<impl ToSql + 'static>) {
+    fn add_indexed(&mut self, index: &'static str, condition: &str, value: Option<impl ToSql + 'static>) {
         self.index = self.index.or(value.is_some().then_some(index));
-        self.add(error, value);
+        self.add(condition, value);
     }
 
     fn sql(&self, columns_from: &str, limit: usize) -> String {

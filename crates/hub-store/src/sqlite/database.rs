@@ -72,14 +72,15 @@ impl Database {
         prepare(&mut first)?;
         let reader = connect().map_err(|error| database_error(&error))?;
         reader.pragma_update(None, "query_only", true).map_err(|error| database_error(&error))?;
-        let ((writing, writes), (reading, reads)) = (mpsc::channel(QUEUE_LEN), mpsc::channel(QUEUE_LEN));
-        let (breaks, broken) = watch::channel(None);
+        let ((write_queue, writes), (read_queue, reads)) =
+            (mpsc::channel(QUEUE_LEN), mpsc::channel(QUEUE_LEN));
+        let (failure_sender, disk_failure) = watch::channel(None);
         Ok(Database {
-            write_queue: Some(writing),
-            read_queue: Some(reading),
-            writer: Some(spawn_thread("store-writer", move || run_writer(&first, writes, &breaks))?),
+            write_queue: Some(write_queue),
+            read_queue: Some(read_queue),
+            writer: Some(spawn_thread("store-writer", move || run_writer(&first, writes, &failure_sender))?),
             reader: Some(spawn_thread("store-reader", move || run_reader(&reader, reads))?),
-            disk_failure: broken,
+            disk_failure,
         })
     }
 
@@ -113,9 +114,9 @@ impl Database {
 
     /// Waits for a disk failure, after which nothing is written any more.
     pub(super) async fn wait_for_disk_failure(&self) -> Error {
-        let mut broken = self.disk_failure.clone();
-        let broken = broken.wait_for(Option::is_some).await;
-        broken.ok().and_then(|error| error.clone()).unwrap_or_else(store_closed)
+        let mut receiver = self.disk_failure.clone();
+        let failure = receiver.wait_for(Option::is_some).await;
+        failure.ok().and_then(|error| error.clone()).unwrap_or_else(store_closed)
     }
 }
 
@@ -176,22 +177,22 @@ fn run_reader(db: &Connection, mut reads: mpsc::Receiver<ReadJob>) {
 fn run_writer(
     db: &Connection,
     mut writes: mpsc::Receiver<WriteRequest>,
-    broken: &watch::Sender<Option<Error>>,
+    disk_failure: &watch::Sender<Option<Error>>,
 ) {
     let mut group = Vec::with_capacity(MAX_GROUP_SIZE);
     while writes.blocking_recv_many(&mut group, MAX_GROUP_SIZE) > 0 {
-        let (work, deferred): (Vec<_>, Vec<_>) =
+        let (jobs, senders): (Vec<_>, Vec<_>) =
             group.drain(..).map(|write| (write.job, write.outcome)).unzip();
-        let before = broken.borrow().clone();
-        let outcomes = before.map_or_else(|| write_group(db, work), Err);
+        let before = disk_failure.borrow().clone();
+        let outcomes = before.map_or_else(|| write_group(db, jobs), Err);
         if let Err(error) = &outcomes
             && error.code() == CODE_STORE_BROKEN
         {
-            broken.send_replace(Some(error.clone()));
+            disk_failure.send_replace(Some(error.clone()));
         }
-        for (index, done) in deferred.into_iter().enumerate() {
+        for (index, sender) in senders.into_iter().enumerate() {
             let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
-            let _ = done.send(outcome); // the caller may have dropped its future
+            let _ = sender.send(outcome); // the caller may have dropped its future
         }
     }
 }
@@ -252,7 +253,7 @@ mod tests {
     async fn nothing_is_written_after_the_disk_has_failed() {
         let folder = tempfile::tempdir().unwrap();
         let db = Database::open(&folder.path().join("hub.db"), Durability::Process, |_| Ok(())).unwrap();
-        let spawn_reader = |name| {
+        let create_table = |name| {
             move |db: &Connection| {
                 db.execute_batch(&format!("CREATE TABLE {name} (x)")).map_err(|error| database_error(&error))
             }
@@ -266,10 +267,10 @@ mod tests {
             db.write(fails(rusqlite::ffi::SQLITE_FULL)).await.unwrap_err().code(),
             "store_unavailable"
         );
-        db.write(spawn_reader("one")).await.unwrap();
+        db.write(create_table("one")).await.unwrap();
         let error = db.write(fails(rusqlite::ffi::SQLITE_IOERR_FSYNC)).await.unwrap_err();
         assert_eq!((db.wait_for_disk_failure().await, error.code()), (error.clone(), CODE_STORE_BROKEN));
-        assert_eq!(db.write(spawn_reader("two")).await.unwrap_err(), error);
+        assert_eq!(db.write(create_table("two")).await.unwrap_err(), error);
         let tables = db.read(|db| {
             db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u64>(0))
                 .map_err(|error| database_error(&error))

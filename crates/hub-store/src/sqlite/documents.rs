@@ -155,10 +155,10 @@ fn read_document_row(
     sql: &str,
     tenant: TenantId,
     kind: DocumentKind,
-    condition: &str,
+    id_or_name: &str,
 ) -> Result<Option<StoredDocument>> {
     let found = db.prepare_cached(sql).and_then(|mut sql| {
-        sql.query_row(params![tenant.to_string(), kind.name(), condition], |row| read_document(kind, row))
+        sql.query_row(params![tenant.to_string(), kind.name(), id_or_name], |row| read_document(kind, row))
             .optional()
     });
     found.map_err(|error| database_error(&error))

@@ -14,7 +14,7 @@ use crate::common::limit_exceeded;
 pub(super) fn consume_rate(
     db: &Connection,
     tenant: TenantId,
-    bucket_key: &str,
+    key: &str,
     rate: RateLimit,
     at: Timestamp,
 ) -> Result<()> {
@@ -22,28 +22,28 @@ pub(super) fn consume_rate(
     let sql = "SELECT level, at FROM buckets WHERE tenant = ?1 AND id = ?2";
     let found = db.prepare_cached(sql).and_then(|mut sql| {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, read_time(row, 1)?.unwrap_or(at)));
-        sql.query_row([&*owner, bucket_key], read).optional()
+        sql.query_row([&*owner, key], read).optional()
     });
     let found = found
         .map_err(|error| database_error(&error))?
         .map(|(left, at)| TokenBucket { tokens: left, updated: at });
     let mut bucket = found.unwrap_or_else(|| TokenBucket::full(rate, at));
-    bucket.take(rate, at).map_err(|wait| rate_limited(bucket_key, wait))?;
+    bucket.take(rate, at).map_err(|wait| rate_limited(key, wait))?;
     let sql = "INSERT INTO buckets (tenant, id, level, at) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (tenant, id) DO UPDATE SET level = excluded.level, at = excluded.at";
-    let done = db.prepare_cached(sql).and_then(|mut sql| {
-        sql.execute(params![owner, bucket_key, bucket.tokens, to_millis(bucket.updated)])
-    });
+    let done = db
+        .prepare_cached(sql)
+        .and_then(|mut sql| sql.execute(params![owner, key, bucket.tokens, to_millis(bucket.updated)]));
     done.map(drop).map_err(|error| database_error(&error))
 }
 
 pub(super) fn require_concurrency(
     db: &Connection,
     tenant: TenantId,
-    bucket_key: &ConcurrencyScope,
+    scope: &ConcurrencyScope,
     max: u32,
 ) -> Result<()> {
-    let (status, column, value) = match bucket_key {
+    let (status, column, value) = match scope {
         ConcurrencyScope::Server(server) => ("running", "server", server.to_string()),
         ConcurrencyScope::Subject(subject) => ("running", "subject", subject.clone()),
         ConcurrencyScope::Pending(subject) => ("pending", "subject", subject.clone()),
@@ -57,7 +57,7 @@ pub(super) fn require_concurrency(
     if count.map_err(|error| database_error(&error))? < max {
         Ok(())
     } else {
-        Err(limit_exceeded(bucket_key, max))
+        Err(limit_exceeded(scope, max))
     }
 }
 

@@ -10,20 +10,21 @@ const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schem
 
 /// Migrates a database to the current schema version.
 pub(super) fn migrate(db: &mut Connection) -> Result<()> {
-    let form = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, usize>(0));
-    match form(db).map_err(|error| database_error(&error))? {
-        form if form > MIGRATIONS.len() => {
+    let schema_version =
+        |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get::<_, usize>(0));
+    match schema_version(db).map_err(|error| database_error(&error))? {
+        version if version > MIGRATIONS.len() => {
             let text = "the database was used by a newer hub: run that version, or restore an older backup";
             return Err(Error::new(error::ErrorKind::Unavailable, "store_too_new", text));
         }
         // A database of the current version is not written: commands that only read work without write access.
-        form if form == MIGRATIONS.len() => return Ok(()),
+        version if version == MIGRATIONS.len() => return Ok(()),
         _ => {}
     }
     let apply_pending = |db: &mut Connection| {
         // Two processes that start at the same time wait for each other here; the second finds the schema migrated.
         let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        for step in &MIGRATIONS[form(&tx)?..] {
+        for step in &MIGRATIONS[schema_version(&tx)?..] {
             tx.execute_batch(step)?;
         }
         tx.pragma_update(None, "user_version", MIGRATIONS.len())?;

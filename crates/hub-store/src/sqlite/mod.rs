@@ -45,13 +45,13 @@ impl Sqlite {
         Ok(Self::new(Database::open(path, durability, migrations::migrate)?))
     }
 
-    /// Opens the file like [`Self::open`], and limits its size to `max` bytes.
-    pub fn open_bounded(path: &Path, max: u64) -> Result<Self> {
+    /// Opens the file like [`Self::open`], and limits its size to `max_bytes`.
+    pub fn open_bounded(path: &Path, max_bytes: u64) -> Result<Self> {
         let bound = |db: &mut Connection| {
             migrations::migrate(db)?;
             let page = db.pragma_query_value(None, "page_size", |row| row.get::<_, u64>(0));
             let set = page.and_then(|page| {
-                db.pragma_update_and_check(None, "max_page_count", max.div_ceil(page), |_| Ok(()))
+                db.pragma_update_and_check(None, "max_page_count", max_bytes.div_ceil(page), |_| Ok(()))
             });
             set.map_err(|error| database_error(&error))
         };
@@ -117,8 +117,8 @@ fn apply(db: &Connection, hub: &str, tenant: TenantId, batch: Batch) -> Result<(
             StoreChange::ConsumeRate { bucket, rate, at } => {
                 limits::consume_rate(db, tenant, &bucket, rate, at)?;
             }
-            StoreChange::RequireConcurrency { scope: bucket, max_calls: max } => {
-                limits::require_concurrency(db, tenant, &bucket, max)?;
+            StoreChange::RequireConcurrency { scope, max_calls: max } => {
+                limits::require_concurrency(db, tenant, &scope, max)?;
             }
             StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, &call)?,
             StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, call, at)?,

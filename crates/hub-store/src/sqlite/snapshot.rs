@@ -49,11 +49,11 @@ fn export_table(
     db: &Connection,
     to: &Sender<SnapshotItem>,
     columns: &str,
-    table: &str,
+    tenant_from: &str,
     read: impl Fn(&Row<'_>, TenantId) -> rusqlite::Result<SnapshotValue>,
 ) -> Result<()> {
     let fault = |error: rusqlite::Error| database_error(&error);
-    let mut sql = db.prepare(&format!("SELECT {columns}, {table}")).map_err(fault)?;
+    let mut sql = db.prepare(&format!("SELECT {columns}, {tenant_from}")).map_err(fault)?;
     let mut rows = sql.query([]).map_err(fault)?;
     while let Some(row) = rows.next().map_err(fault)? {
         let tenant: TenantId = parse_column(row, "tenant").map_err(fault)?;

@@ -96,7 +96,7 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
 
 #[tokio::test]
 async fn what_signing_in_leads_to_is_denied_and_told() {
-    let honest = Authority::conforming;
+    let conforming = Authority::conforming;
     // A private address, plain `http` to a public address, and a number that some parsers accept as an address.
     for (url, host) in [
         ("https://near.example/x?token=secret", "near.example"),
@@ -104,12 +104,12 @@ async fn what_signing_in_leads_to_is_denied_and_told() {
         ("https://167772167/x?token=secret", "167772167"),
     ] {
         let places = [
-            ("resource_metadata", honest().challenge(format!("Bearer resource_metadata=\"{url}\""))),
-            ("issuer", honest().resource_metadata("authorization_servers", json!([url]))),
-            ("registration", honest().metadata("registration_endpoint", url)),
-            ("token", honest().metadata("token_endpoint", url)),
-            ("revocation", honest().metadata("revocation_endpoint", url)),
-            ("metadata", honest().redirect_metadata(url)),
+            ("resource_metadata", conforming().challenge(format!("Bearer resource_metadata=\"{url}\""))),
+            ("issuer", conforming().resource_metadata("authorization_servers", json!([url]))),
+            ("registration", conforming().metadata("registration_endpoint", url)),
+            ("token", conforming().metadata("token_endpoint", url)),
+            ("revocation", conforming().metadata("revocation_endpoint", url)),
+            ("metadata", conforming().redirect_metadata(url)),
         ];
         for (place, behaviour) in places {
             let found = Box::pin(denied_during_sign_in(behaviour)).await;
