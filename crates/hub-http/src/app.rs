@@ -47,7 +47,7 @@ impl AppState {
     pub(crate) fn new(hub: Arc<Hub>, platform: Arc<dyn Platform>, options: HttpOptions) -> Arc<Self> {
         let started = platform.now();
         let random = || Digest::from_bytes(random(&*platform)).to_string()[..8].to_owned();
-        let run = hub.event_log_id().map_or_else(random, str::to_owned);
+        let event_log_id = hub.event_log_id().map_or_else(random, str::to_owned);
         Arc::new(AppState {
             hub,
             platform,
@@ -58,7 +58,7 @@ impl AppState {
             bodies: BodyReader::new(MAX_TOTAL_BODY_BYTES),
             metrics: Metrics::new(started),
             started,
-            event_log_id: run,
+            event_log_id,
             shutdown: watch::Sender::new(false),
         })
     }

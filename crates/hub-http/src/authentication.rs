@@ -34,9 +34,9 @@ pub(crate) enum CallerCredential {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Tenant and subject of the caller.
-    pub(crate) scope: Actor,
+    pub(crate) actor: Actor,
     /// Credential of the request.
-    pub(crate) proof: CallerCredential,
+    pub(crate) credential: CallerCredential,
     /// CSRF token of the session, required for requests that change data; `None` for API tokens.
     pub(crate) csrf: Option<Secret>,
     /// Host and port that the request names.
@@ -45,15 +45,15 @@ pub(crate) struct Caller {
 
 /// Returns the host name that a request addresses, from the `Host` header or the URI. A session is valid for one host.
 fn host(parts: &Parts) -> String {
-    let named = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    named.or(parts.uri.authority().map(Authority::as_str)).unwrap_or_default().to_ascii_lowercase()
+    let host_header = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    host_header.or(parts.uri.authority().map(Authority::as_str)).unwrap_or_default().to_ascii_lowercase()
 }
 
 /// Returns client address, `Host` and user of a request, for the audit.
 pub(crate) fn remote(app: &AppState, parts: &Parts, caller: Option<&Caller>) -> RequestClient {
     let peer = parts.extensions.get::<ConnectionAddresses>().map(|addresses| addresses.peer.ip());
     let address = peer.map(|peer| client_address(peer, &parts.headers, &app.proxies));
-    let user = caller.and_then(|caller| match caller.scope.subject() {
+    let user = caller.and_then(|caller| match caller.actor.subject() {
         Subject::User(user) => Some(user),
         Subject::Agent(_) | Subject::Hub => None,
     });
@@ -68,11 +68,11 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpA
         return peer;
     }
     let lines: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-    let trace = lines.iter().rev().flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
-    for entry in trace {
-        match entry.trim().parse::<IpAddr>() {
-            Ok(entry) if is_proxy(entry) => {}
-            Ok(entry) => return entry,
+    let addresses = lines.iter().rev().flat_map(|line| line.to_str().unwrap_or_default().rsplit(','));
+    for address in addresses {
+        match address.trim().parse::<IpAddr>() {
+            Ok(address) if is_proxy(address) => {}
+            Ok(address) => return address,
             Err(_) => break,
         }
     }
@@ -83,16 +83,18 @@ impl Caller {
     /// Authenticates the caller of a request by its API token or session cookie. Returns `None` without a credential or
     /// if the session has expired.
     pub(crate) async fn authenticate(app: &AppState, parts: &Parts) -> Result<Option<Self>> {
-        let Some(proof) = find_proof(parts, &cookie_name(app.is_secure, parts))? else { return Ok(None) };
+        let Some(credential) = find_credential(parts, &cookie_name(app.is_secure, parts))? else {
+            return Ok(None);
+        };
         let host = host(parts);
-        let (actor, csrf) = match &proof {
+        let (actor, csrf) = match &credential {
             CallerCredential::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
             CallerCredential::Session(cookie) => match app.hub.session(cookie, &host).await? {
                 Some((actor, csrf)) => (actor, Some(csrf)),
                 None => return Ok(None),
             },
         };
-        Ok(Some(Caller { scope: actor, proof, csrf, host }))
+        Ok(Some(Caller { actor, credential, csrf, host }))
     }
 
     /// Checks the CSRF token of a request that changes data. A cookie alone is not sufficient: browsers send it with
@@ -100,8 +102,7 @@ impl Caller {
     pub(crate) fn check_csrf(&self, headers: &HeaderMap) -> Result<()> {
         let Some(csrf) = &self.csrf else { return Ok(()) };
         require_origin(headers)?;
-        let presented =
-            headers.get(CSRF_HEADER).and_then(|presented| presented.to_str().ok()).map(Secret::new);
+        let presented = headers.get(CSRF_HEADER).and_then(|value| value.to_str().ok()).map(Secret::new);
         if presented.as_ref() == Some(csrf) {
             return Ok(());
         }
@@ -111,7 +112,7 @@ impl Caller {
 
     /// Returns the session cookie, if the caller has one.
     pub(crate) fn session_cookie(&self) -> Option<&Secret> {
-        match &self.proof {
+        match &self.credential {
             CallerCredential::Session(cookie) => Some(cookie),
             CallerCredential::Token(_) => None,
         }
@@ -119,18 +120,18 @@ impl Caller {
 
     /// Returns whether the caller is the operator, who can read the files of the hub on this machine.
     pub(crate) fn is_operator(&self, app: &AppState) -> bool {
-        matches!(&self.proof, CallerCredential::Token(token) if app.hub.is_process_token(token))
+        matches!(&self.credential, CallerCredential::Token(token) if app.hub.is_process_token(token))
     }
 
     /// Returns whether the caller's session or token is still valid, for open streams. Fails if the store cannot be
     /// read.
     pub(crate) async fn is_still_valid(&self, app: &AppState) -> Result<bool> {
-        let session = match &self.proof {
+        let actor = match &self.credential {
             CallerCredential::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
             CallerCredential::Session(cookie) => app.hub.peek_session(cookie, &self.host).await,
         };
-        match session {
-            Ok(actor) => Ok(actor == Some(self.scope)),
+        match actor {
+            Ok(actor) => Ok(actor == Some(self.actor)),
             Err(error) if error.kind() == ErrorKind::Unauthenticated => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -169,7 +170,7 @@ pub(crate) fn cookie(name: &str, session: Option<&Secret>, is_secure: bool) -> O
 
 /// Returns the session cookie or API token of a request. A token together with a cookie is rejected: the caller would
 /// be ambiguous.
-fn find_proof(parts: &Parts, cookie: &str) -> Result<Option<CallerCredential>> {
+fn find_credential(parts: &Parts, cookie: &str) -> Result<Option<CallerCredential>> {
     let cookies = parts.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     let cookies =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -214,7 +215,7 @@ mod tests {
         let mut parts = request.body(()).unwrap().into_parts().0;
         let [peer, local] = ["127.0.0.1:9000", "127.0.0.1:7420"].map(|address| address.parse().unwrap());
         parts.extensions.insert(ConnectionAddresses { peer, local: Some(local) });
-        match find_proof(&parts, &cookie_name(is_secure, &parts)) {
+        match find_credential(&parts, &cookie_name(is_secure, &parts)) {
             Ok(None) => Ok("none".to_owned()),
             Ok(Some(CallerCredential::Token(secret))) => Ok(format!("token {}", secret.expose())),
             Ok(Some(CallerCredential::Session(secret))) => Ok(format!("session {}", secret.expose())),

@@ -25,20 +25,20 @@ pub(crate) async fn read<'a>(
     // A public route without a body reads nothing: an unauthenticated client must not use memory of the hub.
     let max = if route.body.is_none() && route.access == Access::Public { 0 } else { route.max_body };
     // The memory is shared by all callers: count per caller, so that one of them cannot use all of it.
-    let read = match caller.map(|caller| caller.scope) {
-        Some(scope) => {
-            let subject = format!("{} {}", scope.tenant(), scope.subject());
+    let read = match caller.map(|caller| caller.actor) {
+        Some(actor) => {
+            let subject = format!("{} {}", actor.tenant(), actor.subject());
             app.bodies.read_from(subject, parts, body, max).await
         }
         None => app.bodies.read(parts, body, max).await,
     };
-    let read_body = read.map_err(|reason| body_error(reason, max))?;
+    let read_body = read.map_err(|error| body_error(error, max))?;
     Ok((parse_body(route, parts, &read_body.bytes)?, read_body))
 }
 
 fn parse_body(route: &Route, parts: &Parts, bytes: &[u8]) -> Result<Value> {
-    let kind = route.body.map_or(JSON, |body_spec| body_spec.content_type);
-    let is_needed = route.body.is_some_and(|body_spec| !body_spec.is_optional);
+    let kind = route.body.map_or(JSON, |body| body.content_type);
+    let is_needed = route.body.is_some_and(|body| !body.is_optional);
     if bytes.is_empty() && !is_needed {
         return Ok(Map::new().into());
     }
@@ -92,8 +92,8 @@ fn parse_form(text: &str) -> Result<Value> {
     Ok(fields.into())
 }
 
-fn body_error(reason: BodyReadError, max: usize) -> Problem {
-    match reason {
+fn body_error(error: BodyReadError, max: usize) -> Problem {
+    match error {
         BodyReadError::TooLarge => {
             let text = format!("the request body is larger than the limit of {max} bytes");
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)

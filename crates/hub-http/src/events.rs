@@ -43,19 +43,20 @@ pub(crate) async fn stream_events(request: ApiRequest) -> Result<Response> {
             Problem::bad_request("invalid_last_event_id", text)
         })?),
     };
-    let is_lost = after.as_ref().is_some_and(|position| position.log_id != request.app.event_log_id);
-    let number = after.filter(|_| !is_lost).map(|position| position.number);
+    let is_foreign_position =
+        after.as_ref().is_some_and(|position| position.log_id != request.app.event_log_id);
+    let number = after.filter(|_| !is_foreign_position).map(|position| position.number);
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watcher = EventStream {
-        subscription: request.hub().events().subscribe(caller.scope.tenant(), number),
+    let stream = EventStream {
+        subscription: request.hub().events().subscribe(caller.actor.tenant(), number),
         app: request.app,
         caller,
         is_first_chunk: true,
-        is_foreign_position: is_lost,
+        is_foreign_position,
         heartbeat,
     };
-    let mut response = respond_with(StatusCode::OK, "text/event-stream", chunked(watcher, next_chunk));
+    let mut response = respond_with(StatusCode::OK, "text/event-stream", chunked(stream, next_chunk));
     // Proxies must not buffer the stream.
     response.headers_mut().insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
@@ -69,14 +70,14 @@ struct EventPosition<'a> {
 
 impl<'a> EventPosition<'a> {
     fn parse(id: &'a str) -> Option<Self> {
-        let (run, number) = id.split_once('-')?;
-        Some(EventPosition { log_id: run, number: number.parse().ok()? })
+        let (log_id, number) = id.split_once('-')?;
+        Some(EventPosition { log_id, number: number.parse().ok()? })
     }
 }
 
-async fn next_chunk(mut watcher: EventStream) -> Chunk<EventStream> {
-    let piece = watcher.next_event_text().await;
-    Ok(piece.map(|piece| (Bytes::from(piece), watcher)))
+async fn next_chunk(mut stream: EventStream) -> Chunk<EventStream> {
+    let piece = stream.next_event_text().await;
+    Ok(piece.map(|piece| (Bytes::from(piece), stream)))
 }
 
 impl EventStream {

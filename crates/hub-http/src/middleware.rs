@@ -60,23 +60,23 @@ pub(crate) async fn middleware(State(app): State<Arc<AppState>>, request: Reques
 fn check_source(app: &AppState, parts: &Parts) -> Result<()> {
     let local = parts.extensions.get::<ConnectionAddresses>().and_then(|addresses| addresses.local);
     let local = local.map(|address| address.ip());
-    let has_value =
+    let has_header =
         |name: &HeaderName, value: &str| parts.headers.get(name).is_some_and(|header| header == value);
-    let origin_error = |origin_error: OriginError| {
-        let code = match origin_error {
+    let forbidden = |error: OriginError| {
+        let code = match error {
             OriginError::Host => "host_not_served",
             OriginError::Origin => "origin_not_allowed",
         };
-        Problem::new(StatusCode::FORBIDDEN, code, origin_error.message())
+        Problem::new(StatusCode::FORBIDDEN, code, error.message())
     };
-    if !parts.method.is_safe() && has_value(&SEC_FETCH_SITE, "cross-site") {
-        return Err(origin_error(OriginError::Origin));
+    if !parts.method.is_safe() && has_header(&SEC_FETCH_SITE, "cross-site") {
+        return Err(forbidden(OriginError::Origin));
     }
     // A navigation from another site is allowed: it is a safe request, and the other site cannot read the response.
-    let is_visit = parts.method.is_safe() && has_value(&SEC_FETCH_MODE, "navigate");
+    let is_visit = parts.method.is_safe() && has_header(&SEC_FETCH_MODE, "navigate");
     let checked =
         if is_visit { app.guard.check_host(parts, local).map(drop) } else { app.guard.check(parts, local) };
-    checked.map_err(origin_error)
+    checked.map_err(forbidden)
 }
 
 /// Adds the security headers to a response, such as `Content-Security-Policy` and `nosniff`.

@@ -84,7 +84,7 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     }
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {
-        let description = PATH_PARAMETERS.iter().find(|(parameter_name, _)| *parameter_name == name).map_or("", |(_, description)| description);
+        let description = PATH_PARAMETERS.iter().find(|(parameter, _)| *parameter == name).map_or("", |(_, text)| text);
         json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}})
     });
     let in_query = route.query.iter().map(|parameter| {
@@ -94,23 +94,20 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some(body_spec) = &route.body {
-        let content = json!({body_spec.content_type: {"schema": (body_spec.schema)(schemas)}});
-        operation["requestBody"] = json!({"required": !body_spec.is_optional, "content": content});
+    if let Some(body) = &route.body {
+        let content = json!({body.content_type: {"schema": (body.schema)(schemas)}});
+        operation["requestBody"] = json!({"required": !body.is_optional, "content": content});
     }
-    let mut responses: Map<_, _> = route
-        .responses
-        .iter()
-        .map(|response_spec| (response_spec.status.to_string(), response(response_spec, schemas)))
-        .collect();
+    let mut responses: Map<_, _> =
+        route.responses.iter().map(|spec| (spec.status.to_string(), response(spec, schemas))).collect();
     responses.insert("default".to_owned(), json!({"$ref": "#/components/responses/Problem"}));
     operation["responses"] = responses.into();
     operation
 }
 
-fn response(response_spec: &ResponseSpec, schemas: &mut SchemaGenerator) -> Value {
-    let mut response = json!({"description": response_spec.description});
-    if let Some((kind, schema)) = response_spec.content {
+fn response(spec: &ResponseSpec, schemas: &mut SchemaGenerator) -> Value {
+    let mut response = json!({"description": spec.description});
+    if let Some((kind, schema)) = spec.content {
         response["content"] = json!({kind: {"schema": schema(schemas)}});
     }
     response

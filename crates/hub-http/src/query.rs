@@ -135,7 +135,7 @@ impl Query {
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(parameters, _)| *parameters == name).map(|(_, value)| &**value)
+        self.0.iter().find(|(parameter, _)| *parameter == name).map(|(_, value)| &**value)
     }
 
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {

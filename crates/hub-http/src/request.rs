@@ -48,7 +48,7 @@ impl ApiRequest {
 
     /// Returns tenant and subject of the caller.
     pub(crate) fn actor(&self) -> Result<Actor> {
-        Ok(self.caller()?.scope)
+        Ok(self.caller()?.actor)
     }
 
     /// Returns a path parameter; empty if the route does not have it.

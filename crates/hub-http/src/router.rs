@@ -31,11 +31,11 @@ pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
     let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     let mut router = Router::new();
     for route in &all {
-        let own_route = route.clone();
+        let target = route.clone();
         let handler = move |State(app), path: Result<RawPathParams, RawPathParamsRejection>, request| {
             serve(
                 app,
-                own_route.clone(),
+                target.clone(),
                 path.as_ref().map(path_parameters).map_err(|_| Problem::not_found()),
                 request,
             )
@@ -43,9 +43,8 @@ pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
         router = router.route(&route.path, on(method(route), handler));
     }
     for (path, route, parameters) in shadowed_routes(&all) {
-        let own_route = route.clone();
-        let handler =
-            move |State(app), request| serve(app, own_route.clone(), Ok(parameters.clone()), request);
+        let target = route.clone();
+        let handler = move |State(app), request| serve(app, target.clone(), Ok(parameters.clone()), request);
         router = router.route(path, on(method(route), handler));
     }
     router
@@ -107,7 +106,7 @@ async fn serve(
         found => {
             let caller = found?.ok_or_else(Problem::unauthenticated)?;
             if route.access == Access::UserOnly {
-                caller.scope.require_user()?;
+                caller.actor.require_user()?;
             }
             if !parts.method.is_safe() {
                 caller.check_csrf(&parts.headers)?;
@@ -124,8 +123,8 @@ async fn serve(
     }
     let (remote, cookie) = (remote(&app, &parts, caller.as_ref()), cookie_name(app.is_secure, &parts));
     let (handler, Parts { method, headers, .. }) = (route.handler.clone(), parts);
-    let is_read = Arc::new(Notify::new());
-    let (app, released) = (app.clone(), is_read.clone());
+    let body_released = Arc::new(Notify::new());
+    let (app, released) = (app.clone(), body_released.clone());
     let path = path?;
     let api_request = ApiRequest {
         app,
@@ -138,14 +137,14 @@ async fn serve(
         method,
         headers,
         body,
-        body_released: is_read,
+        body_released,
     };
-    let mut response = handler(api_request);
+    let mut handling = handler(api_request);
     tokio::select! {
-        response = &mut response => return response,
+        response = &mut handling => return response,
         () = released.notified() => drop(reservation),
     }
-    response.await
+    handling.await
 }
 
 /// Reads the body of a request. If the body does not arrive at once, checks the credential again: it may have been

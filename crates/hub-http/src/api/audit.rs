@@ -21,9 +21,9 @@ pub(crate) const POSITION_PARAMETER: [Parameter; 1] = [PAGING[0]];
 fn position(request: &ApiRequest) -> Result<u64> {
     let Some(after) = request.query.text("after") else { return Ok(0) };
     let number = after.parse::<i64>().ok().and_then(|number| number.try_into().ok());
-    let invalid_range =
+    let invalid_position =
         || Error::invalid("after", format!("must be the number of an audit entry, 0 to {}", i64::MAX));
-    Ok(number.ok_or_else(invalid_range)?)
+    Ok(number.ok_or_else(invalid_position)?)
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
@@ -42,19 +42,19 @@ pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {
 /// State of an audit export between two chunks: the last exported entry.
 struct ExportState {
     hub: Arc<Hub>,
-    scope: Actor,
+    actor: Actor,
     after: u64,
 }
 
 pub(crate) async fn export(request: ApiRequest) -> Result<Response> {
     let export =
-        ExportState { hub: request.hub().clone(), scope: request.actor()?, after: position(&request)? };
+        ExportState { hub: request.hub().clone(), actor: request.actor()?, after: position(&request)? };
     Ok(respond_with(StatusCode::OK, "application/jsonl", chunked(export, next_chunk)))
 }
 
 /// Returns the next part of an audit export: entries as JSON, one per line.
 async fn next_chunk(mut export: ExportState) -> Chunk<ExportState> {
-    let entries = export.hub.audit(export.scope, export.after, MAX_PAGE_SIZE).await?;
+    let entries = export.hub.audit(export.actor, export.after, MAX_PAGE_SIZE).await?;
     let Some(last) = entries.last() else { return Ok(None) };
     export.after = last.number;
     let line = |entry: &AuditView| serde_json::to_string(entry).unwrap_or_default() + "\n";

@@ -75,10 +75,10 @@ pub(crate) async fn delete_env_secret(request: ApiRequest) -> Result<Response> {
     Ok(no_content())
 }
 
-fn required_secret(request: &mut ApiRequest, longest: usize) -> Result<Secret> {
+fn required_secret(request: &mut ApiRequest, max_len: usize) -> Result<Secret> {
     let mut form = request.form_body()?;
     let missing = || Error::invalid("secret", "must be set");
-    let secret = Secret::new(form.string("secret", longest)?.ok_or_else(missing)?);
+    let secret = Secret::new(form.string("secret", max_len)?.ok_or_else(missing)?);
     form.finish()?;
     Ok(secret)
 }

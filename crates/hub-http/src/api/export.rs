@@ -19,9 +19,9 @@ pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(
 )];
 
 pub(crate) async fn client(request: ApiRequest) -> Result<Response> {
-    let named = request.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
-    let named: Vec<_> = named.map(str::to_owned).collect();
-    json(&request.hub().client_config(request.actor()?, request.path("client").parse()?, &named).await?)
+    let names = request.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+    let names: Vec<_> = names.map(str::to_owned).collect();
+    json(&request.hub().client_config(request.actor()?, request.path("client").parse()?, &names).await?)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {

@@ -45,15 +45,15 @@ pub(crate) struct LoginRequest {
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     let caller = request.caller()?;
-    let user = match caller.scope.subject() {
+    let user = match caller.actor.subject() {
         Subject::User(id) => {
-            let users = request.hub().users(caller.scope).await?;
+            let users = request.hub().users(caller.actor).await?;
             users.into_iter().find(|user| user.id == id)
         }
         _ => None,
     };
     json(&CallerView {
-        subject: caller.scope.subject().to_string(),
+        subject: caller.actor.subject().to_string(),
         user,
         csrf_token: caller.csrf.as_ref().map(|csrf| csrf.expose().to_owned()),
         expires: None,

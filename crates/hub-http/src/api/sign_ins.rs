@@ -13,17 +13,16 @@ use crate::response::{json, json_with_status, no_content};
 
 pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
     let hub = request.hub();
-    let mut begun =
+    let mut sign_in =
         hub.start_sign_in(request.actor()?, request.path("server"), agent_parameter(&request)?).await?;
     // The operator can read the files of the hub and thus is the local user, who may have no password: add a login
     // link, so that the browser can log in.
-    if request.caller()?.is_operator(&request.app) && begun.progress == SignInStatus::Waiting {
-        let (base, _) = begun.url.split_once("/oauth/").unwrap_or_default();
-        let link =
-            |link_token: Secret| format!("{base}/sign-in?token={}&sign_in={}", link_token.expose(), begun.id);
-        begun.link = hub.create_login_link().await?.map(link);
+    if request.caller()?.is_operator(&request.app) && sign_in.progress == SignInStatus::Waiting {
+        let (base, _) = sign_in.url.split_once("/oauth/").unwrap_or_default();
+        let link = |token: Secret| format!("{base}/sign-in?token={}&sign_in={}", token.expose(), sign_in.id);
+        sign_in.link = hub.create_login_link().await?.map(link);
     }
-    json_with_status(StatusCode::CREATED, &begun)
+    json_with_status(StatusCode::CREATED, &sign_in)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {

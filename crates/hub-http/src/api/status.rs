@@ -13,7 +13,7 @@ use crate::problem::Result;
 use crate::request::ApiRequest;
 use crate::response::{json, respond_with};
 
-const TEXT_CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Status of the hub as returned by REST: version, start time and counts.
@@ -62,7 +62,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
 
 /// Responds that the hub is alive, for monitoring.
 pub(crate) async fn healthy(_: ApiRequest) -> Result<Response> {
-    Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n"))
+    Ok(respond_with(StatusCode::OK, PLAIN_TEXT, "ok\n"))
 }
 
 /// Handles the readiness check: the store must respond.
@@ -71,16 +71,12 @@ pub(crate) async fn ready(request: ApiRequest) -> Result<Response> {
         // The route is public, so the response does not contain the details.
         Ok(()) if request.app.file_problem().is_some() => {
             let text = "ok, but parts of the configuration file are not applied: see the log\n";
-            Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, text))
+            Ok(respond_with(StatusCode::OK, PLAIN_TEXT, text))
         }
-        Ok(()) => Ok(respond_with(StatusCode::OK, TEXT_CONTENT_TYPE, "ok\n")),
+        Ok(()) => Ok(respond_with(StatusCode::OK, PLAIN_TEXT, "ok\n")),
         Err(error) => {
             tracing::warn!(%error, "readiness check failed");
-            Ok(respond_with(
-                StatusCode::SERVICE_UNAVAILABLE,
-                TEXT_CONTENT_TYPE,
-                "the store does not respond\n",
-            ))
+            Ok(respond_with(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT, "the store does not respond\n"))
         }
     }
 }

@@ -69,16 +69,16 @@ pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let missing = || Error::invalid("password", "must be set: the new password");
     let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
-    let old = form.string("old_password", 1_024)?.map(Secret::new);
+    let old_password = form.string("old_password", 1_024)?.map(Secret::new);
     form.finish()?;
     let (caller, user) = (request.caller()?, request.path("user").parse()?);
     let session = caller.session_cookie().map(|_| &request.remote);
     let by = if caller.is_operator(&request.app) {
         ChangedBy::Operator
     } else {
-        ChangedBy::User { old_password: old.as_ref(), session }
+        ChangedBy::User { old_password: old_password.as_ref(), session }
     };
-    let set = request.hub().set_password(caller.scope, user, &password, by).await?;
+    let set = request.hub().set_password(caller.actor, user, &password, by).await?;
     let response = json(&set.user)?;
     Ok(match set.session {
         Some(session) => with_session_cookie(&request, response, Some(&session.cookie)),

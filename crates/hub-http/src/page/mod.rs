@@ -33,7 +33,7 @@ pub(crate) const LOGIN_LINK_PARAMETERS: [Parameter; 2] = [
 
 /// Returns the caller of the request, if it is a user.
 fn logged_in_user(request: &ApiRequest) -> Option<Actor> {
-    request.caller.as_ref().map(|caller| caller.scope).filter(|actor| actor.require_user().is_ok())
+    request.caller.as_ref().map(|caller| caller.actor).filter(|actor| actor.require_user().is_ok())
 }
 
 /// Responds with the status page, or with the login form if no user is logged in.
@@ -61,10 +61,10 @@ pub(crate) async fn log_in_with_link(request: ApiRequest) -> Result<Response> {
     };
     let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let redirect_path = request.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
-    let redirect_path = see_other(redirect_path.as_deref().unwrap_or("/"));
+    let redirect = see_other(redirect_path.as_deref().unwrap_or("/"));
     match request.hub().redeem_login_link(&Secret::new(token), &request.remote).await {
-        Ok(signed_in) => Ok(with_session_cookie(&request, redirect_path, Some(&signed_in.cookie))),
-        Err(_) if logged_in_user(&request).is_some() => Ok(redirect_path),
+        Ok(signed_in) => Ok(with_session_cookie(&request, redirect, Some(&signed_in.cookie))),
+        Err(_) if logged_in_user(&request).is_some() => Ok(redirect),
         Err(error) => login_failed(error.into()),
     }
 }

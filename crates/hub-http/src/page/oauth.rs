@@ -25,7 +25,7 @@ pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
             login_page(Some("Log in to the hub first, then open the link again.")),
         ));
     };
-    let (url, proof) = request.hub().sign_in_redirect(caller.scope, request.path("sign_in")).await?;
+    let (url, proof) = request.hub().sign_in_redirect(caller.actor, request.path("sign_in")).await?;
     let (mut response, is_secure) = (see_other("/"), request.app.is_secure);
     let name = cookie_name(url.split_once('?').map_or("", |(_, query)| query), is_secure);
     let invalid_url = |_| {
@@ -35,9 +35,8 @@ pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
         )
     };
     response.headers_mut().insert(LOCATION, HeaderValue::try_from(url).map_err(invalid_url)?);
-    let others: Vec<_> = cookies(&request.headers)
-        .filter(|(other_cookie, _)| is_sign_in_cookie(other_cookie) && *other_cookie != name)
-        .collect();
+    let others: Vec<_> =
+        cookies(&request.headers).filter(|(other, _)| is_sign_in_cookie(other) && *other != name).collect();
     for (oldest, _) in others.iter().rev().skip(MAX_PENDING_SIGN_INS - 1) {
         set_cookie(&mut response, oldest, None, is_secure);
     }
@@ -51,9 +50,7 @@ pub(crate) async fn callback(request: ApiRequest) -> Result<Response> {
         return Ok(html_response(StatusCode::OK, String::new()));
     }
     let name = cookie_name(&request.raw_query, request.app.is_secure);
-    let proof = cookies(&request.headers)
-        .find(|(other_cookie, _)| *other_cookie == name)
-        .map_or("", |(_, proof)| proof);
+    let proof = cookies(&request.headers).find(|(cookie, _)| *cookie == name).map_or("", |(_, proof)| proof);
     let outcome = request.hub().complete_sign_in(&request.raw_query, proof).await;
     let is_used = outcome.is_ok();
     let (status, heading, text) = match outcome {
@@ -61,9 +58,8 @@ pub(crate) async fn callback(request: ApiRequest) -> Result<Response> {
             (StatusCode::BAD_REQUEST, "Sign-in failed", error)
         }
         Ok(SignInView { sync_error, .. }) => {
-            let sync_note =
-                sync_error.map(|error| format!(" Failed to sync the tools of the server: {error}"));
-            let text = format!("You can close this window.{}", sync_note.unwrap_or_default());
+            let note = sync_error.map(|error| format!(" Failed to sync the tools of the server: {error}"));
+            let text = format!("You can close this window.{}", note.unwrap_or_default());
             (StatusCode::OK, "You are signed in", text)
         }
         Err(error) => (StatusCode::BAD_REQUEST, "Sign-in failed", error.message().to_owned()),
