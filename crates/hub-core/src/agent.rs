@@ -63,7 +63,7 @@ impl Agent {
     /// Returns whether the agent may use a tool.
     pub fn may_use(&self, server: ServerId, tool: &str) -> bool {
         let selected = |selection: &ToolSelection| {
-            selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|tool_name| tool_name == tool))
+            selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
         };
         self.enabled && self.servers.get(&server).is_some_and(selected)
     }
@@ -75,8 +75,6 @@ impl Agent {
 
     /// Returns whether a tool is on the agent's list of trusted tools.
     pub fn trusts(&self, server: ServerId, tool: &str) -> bool {
-        self.servers
-            .get(&server)
-            .is_some_and(|selection| selection.trusted.iter().any(|tool_name| tool_name == tool))
+        self.servers.get(&server).is_some_and(|selection| selection.trusted.iter().any(|name| name == tool))
     }
 }

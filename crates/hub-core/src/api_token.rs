@@ -82,10 +82,10 @@ mod tests {
         let (id, secret, stored) = issue(&SystemPlatform);
         let text = secret.expose();
         assert!(text.starts_with("lp_") && text.len() == TOKEN_LEN && TOKEN_LEN == 113, "{text}");
-        for (length, kind) in
+        for (length, expected) in
             [(TOKEN_LEN, Some(TOKEN_LEN)), (104, Some(104)), (56, Some(56)), (55, None), (3, None)]
         {
-            assert_eq!(token_len(&text.as_bytes()[3..length]), kind);
+            assert_eq!(token_len(&text.as_bytes()[3..length]), expected);
         }
         assert_eq!(parse(text), Some((id, stored)));
         assert_ne!(issue(&SystemPlatform).2, stored);

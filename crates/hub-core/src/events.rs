@@ -64,7 +64,7 @@ struct Inner {
 struct EventBuffer {
     events: VecDeque<Arc<Event>>,
     /// Events up to this number are not in the buffer any more.
-    first_available: u64,
+    last_dropped: u64,
 }
 
 impl Default for EventLog {
@@ -75,15 +75,15 @@ impl Default for EventLog {
 
 impl EventLog {
     fn new(forward: Option<mpsc::Sender<(TenantId, NewEvent)>>) -> Self {
-        let (last, overflowed) = (Mutex::default(), AtomicBool::new(false));
-        EventLog(Arc::new(Inner { buffer: last, last_number: watch::Sender::new(0), forward, overflowed }))
+        let (buffer, overflowed) = (Mutex::default(), AtomicBool::new(false));
+        EventLog(Arc::new(Inner { buffer, last_number: watch::Sender::new(0), forward, overflowed }))
     }
 
     /// Creates the event log of a hub in a cluster, and the channel of events that the store must number. Published
     /// events are sent to the receiver, to be numbered and distributed.
     pub fn clustered() -> (Self, mpsc::Receiver<(TenantId, NewEvent)>) {
-        let (forward, event) = mpsc::channel(CAPACITY);
-        (Self::new(Some(forward)), event)
+        let (sender, receiver) = mpsc::channel(CAPACITY);
+        (Self::new(Some(sender)), receiver)
     }
 
     /// Publishes an event without waiting. Events of a commit belong to its batch instead.
@@ -94,9 +94,9 @@ impl EventLog {
             }
             return;
         }
-        let mut last = lock(&self.0.buffer);
+        let mut buffer = lock(&self.0.buffer);
         let (number, NewEvent { kind, body }) = (*self.0.last_number.borrow() + 1, event);
-        self.push(&mut last, Event { number, tenant, kind: kind.into(), body });
+        self.push(&mut buffer, Event { number, tenant, kind: kind.into(), body });
     }
 
     /// Returns whether the event log has dropped an event since the last call of this function.
@@ -106,9 +106,9 @@ impl EventLog {
 
     /// Marks a gap in the event log: events may have been lost, so that subscribers have to reload everything.
     fn mark_gap(&self) {
-        let mut last = lock(&self.0.buffer);
+        let mut buffer = lock(&self.0.buffer);
         let number = *self.0.last_number.borrow() + 1;
-        *last = EventBuffer { events: VecDeque::new(), first_available: number };
+        *buffer = EventBuffer { events: VecDeque::new(), last_dropped: number };
         self.0.last_number.send_replace(number);
     }
 
@@ -119,17 +119,17 @@ impl EventLog {
 
     /// Empties the event log and continues after the event with this number. Earlier events are not available here.
     pub fn reset_to(&self, number: u64) {
-        let mut last = lock(&self.0.buffer);
-        *last = EventBuffer { events: VecDeque::new(), first_available: number };
+        let mut buffer = lock(&self.0.buffer);
+        *buffer = EventBuffer { events: VecDeque::new(), last_dropped: number };
         self.0.last_number.send_replace(number);
     }
 
-    fn push(&self, last: &mut EventBuffer, event: Event) {
-        if last.events.len() == CAPACITY {
-            last.first_available = last.events.pop_front().map_or(last.first_available, |event| event.number);
+    fn push(&self, buffer: &mut EventBuffer, event: Event) {
+        if buffer.events.len() == CAPACITY {
+            buffer.last_dropped = buffer.events.pop_front().map_or(buffer.last_dropped, |event| event.number);
         }
         let number = event.number;
-        last.events.push_back(Arc::new(event));
+        buffer.events.push_back(Arc::new(event));
         self.0.last_number.send_replace(number);
     }
 
@@ -154,18 +154,18 @@ impl EventLog {
 pub(crate) struct PublishOnCommit {
     log: EventLog,
     tenant: TenantId,
-    event: Vec<NewEvent>,
+    events: Vec<NewEvent>,
 }
 
 impl PublishOnCommit {
     /// Creates the guard before the commit starts; after a successful commit it publishes these events.
-    pub(crate) fn new(log: EventLog, tenant: TenantId, event: Vec<NewEvent>) -> Self {
-        PublishOnCommit { log, tenant, event }
+    pub(crate) fn new(log: EventLog, tenant: TenantId, events: Vec<NewEvent>) -> Self {
+        PublishOnCommit { log, tenant, events }
     }
 
     /// Publishes the events if the commit succeeded, and discards them otherwise.
     pub(crate) fn finish(mut self, committed: bool) {
-        for event in std::mem::take(&mut self.event).into_iter().filter(|_| committed) {
+        for event in std::mem::take(&mut self.events).into_iter().filter(|_| committed) {
             self.log.publish(self.tenant, event);
         }
     }
@@ -173,7 +173,7 @@ impl PublishOnCommit {
 
 impl Drop for PublishOnCommit {
     fn drop(&mut self) {
-        if !self.event.is_empty() {
+        if !self.events.is_empty() {
             self.log.mark_gap();
         }
     }
@@ -207,15 +207,15 @@ impl EventSubscription {
     }
 
     fn find_next(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Lagged> {
-        let last = lock(&self.log.0.buffer);
+        let buffer = lock(&self.log.0.buffer);
         // The last number belongs to an earlier run of the hub, or the events after it are not in the buffer any more.
-        if self.last_seen > newest || self.last_seen < last.first_available {
-            self.last_seen = newest.max(last.first_available);
+        if self.last_seen > newest || self.last_seen < buffer.last_dropped {
+            self.last_seen = newest.max(buffer.last_dropped);
             return Err(Lagged);
         }
-        let from = last.events.partition_point(|event| event.number <= self.last_seen);
+        let from = buffer.events.partition_point(|event| event.number <= self.last_seen);
         let is_subscribed = |event: &Event| self.tenant.is_none_or(|tenant| event.tenant == tenant);
-        let found = last.events.iter().skip(from).find(|event| is_subscribed(event)).cloned();
+        let found = buffer.events.iter().skip(from).find(|event| is_subscribed(event)).cloned();
         self.last_seen = found.as_ref().map_or(newest.max(self.last_seen), |event| event.number);
         Ok(found)
     }
@@ -237,11 +237,11 @@ mod tests {
         for number in 1..=6 {
             events.publish(if number % 2 == 0 { BOB } else { ADA }, NewEvent::new("call", json!(number)));
         }
-        let mut last_seen = Vec::new();
+        let mut numbers = Vec::new();
         for _ in 0..3 {
-            last_seen.push(subscription.next().await.unwrap().number);
+            numbers.push(subscription.next().await.unwrap().number);
         }
-        assert_eq!(last_seen, [1, 3, 5]);
+        assert_eq!(numbers, [1, 3, 5]);
         assert_eq!(events.subscribe(ADA, Some(1)).next().await.unwrap().number, 3);
         assert_eq!(events.subscribe(BOB, Some(4)).next().await.unwrap().number, 6);
         let (waits, publish) =

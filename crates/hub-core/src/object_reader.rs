@@ -105,10 +105,10 @@ impl ObjectReader {
     /// Takes a list of strings from the object, with a maximum number of strings and of characters in each.
     pub fn strings(&mut self, name: &'static str, max_items: usize, max_len: usize) -> Result<Vec<String>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
-        let in_range =
+        let valid_string =
             |value: &Value| value.as_str().filter(|text| is_valid_string(text, max_len)).map(str::to_owned);
         let read = value.as_array().filter(|list| list.len() <= max_items);
-        let read = read.and_then(|list| list.iter().map(in_range).collect::<Option<Vec<_>>>());
+        let read = read.and_then(|list| list.iter().map(valid_string).collect::<Option<Vec<_>>>());
         let text =
             || format!("must be a list of at most {max_items} strings of at most {max_len} characters each");
         read.ok_or_else(|| self.error(name, text()))
@@ -149,12 +149,12 @@ impl ObjectReader {
     /// Fails if a member was not taken, and suggests a similar name.
     pub fn finish(&self) -> Result<()> {
         let Some(name) = self.members.keys().next() else { return Ok(()) };
-        let similarity = |accepted: &&'static str| strsim::normalized_damerau_levenshtein(name, accepted);
-        let nearest = self.accepted.iter().copied().map(|accepted| (similarity(&accepted), accepted));
+        let similarity = |field: &&'static str| strsim::normalized_damerau_levenshtein(name, field);
+        let nearest = self.accepted.iter().copied().map(|field| (similarity(&field), field));
         let nearest = nearest
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
-        let advice = nearest.map(|(_, accepted)| format!(": did you mean `{accepted}`?")).unwrap_or_default();
+        let advice = nearest.map(|(_, field)| format!(": did you mean `{field}`?")).unwrap_or_default();
         Err(self.error(&shorten(name), format!("unknown field{advice}")))
     }
 }

@@ -202,8 +202,8 @@ mod tests {
         let (some, none) = (agent(TrustedOnly, &["read"]), agent(TrustedOnly, &["write"]));
         let mut disabled_agent = agent(Auto, &[]);
         disabled_agent.enabled = false;
-        let mut other_agent = agent(Auto, &[]);
-        other_agent.servers.clear();
+        let mut no_servers = agent(Auto, &[]);
+        no_servers.servers.clear();
         let (server, tool) = (server(), tool());
         let decide = |agent: &Agent, tool: &ToolRecord| evaluate(Caller::Agent(agent), &server, tool);
         assert_eq!(evaluate(Caller::User, &server, &tool), PolicyDecision::Allow(PolicyReason::OwnCall));
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(decide(&some, &tool), PolicyDecision::Allow(PolicyReason::AgentTrusts));
         assert_eq!(decide(&none, &tool), PolicyDecision::RequireApproval(PolicyReason::NotTrusted));
         assert_eq!(decide(&disabled_agent, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
-        assert_eq!(decide(&other_agent, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
+        assert_eq!(decide(&no_servers, &tool), PolicyDecision::Deny(PolicyReason::NotSelected));
         let new = ToolRecord { is_trusted: false, ..tool.clone() };
         assert_eq!(
             decide(&some, &new),
@@ -236,7 +236,7 @@ mod tests {
         }
         for tool in [&changed, &gone] {
             assert_eq!(
-                evaluate(Caller::Agent(&other_agent), &disabled, tool),
+                evaluate(Caller::Agent(&no_servers), &disabled, tool),
                 PolicyDecision::Deny(PolicyReason::NotSelected)
             );
         }

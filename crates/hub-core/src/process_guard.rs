@@ -96,8 +96,8 @@ impl GuardPipe {
                 let _ = child.wait(); // only this thread waits for the child
             }
             let delay = if started.elapsed() < RESTART_DELAY { RESTART_DELAY } else { Duration::ZERO };
-            let stopped = self.stopped.wait_timeout_while(lock(&self.stdin), delay, |pipe| pipe.is_some());
-            let (mut pipe, _) = stopped.unwrap_or_else(PoisonError::into_inner);
+            let result = self.stopped.wait_timeout_while(lock(&self.stdin), delay, |pipe| pipe.is_some());
+            let (mut pipe, _) = result.unwrap_or_else(PoisonError::into_inner);
             if pipe.is_none() {
                 return;
             }

@@ -28,11 +28,9 @@ pub struct TokenBucket {
 }
 
 /// Creates the error of an exceeded rate limit, with the time to wait.
-pub fn rate_limited(limited_operation: &str, wait: Duration) -> Error {
+pub fn rate_limited(bucket: &str, wait: Duration) -> Error {
     let text = format!("rate limit exceeded: retry in {} s", ceil_seconds(wait));
-    Error::new(ErrorKind::LimitExceeded, "rate_limited", text)
-        .with_retry_after(wait)
-        .with_field(limited_operation)
+    Error::new(ErrorKind::LimitExceeded, "rate_limited", text).with_retry_after(wait).with_field(bucket)
 }
 
 /// Creates the error of an exceeded concurrency limit.

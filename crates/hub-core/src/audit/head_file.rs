@@ -94,8 +94,8 @@ impl HeadFile {
             let mut found = lines.iter().rev().filter(|one| one.tenant == tenant && predicate(one));
             found.find(|one| one.is_signed_by(public_key)).cloned()
         };
-        let local_file = last(&|one| one.place == self.location);
-        Ok(local_file.or_else(|| last(&|one| Some(&*one.store) == store)))
+        let at_location = last(&|one| one.place == self.location);
+        Ok(at_location.or_else(|| last(&|one| Some(&*one.store) == store)))
     }
 
     /// Reads all signed heads of the file. A line that was cut off by a full disk is skipped.
@@ -155,33 +155,30 @@ mod tests {
             location: place.into(),
             is_in_data_dir: false,
         };
-        let (local_file, signer, at) = (file("/here"), AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
+        let (heads, signer, at) = (file("/here"), AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
         let find = |file: &HeadFile, store| {
             let found = file.find(Some(store), ADA, signer.public_key()).unwrap();
             found.map(|found| (found.store, found.head.number))
         };
-        assert_eq!(find(&local_file, "a"), None);
+        assert_eq!(find(&heads, "a"), None);
         for number in [5, 9, 7] {
-            local_file
-                .append(&local_file.sign(&signer, "a", ADA, head(number), at), &SystemPlatform)
-                .unwrap();
+            heads.append(&heads.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
         }
         // Lines of another key, of another tenant, changed, and cut off.
-        local_file
-            .append(&local_file.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
+        heads
+            .append(&heads.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
             .unwrap();
-        local_file
-            .append(&local_file.sign(&signer, "a", TenantId::from_u128(2), head(21), at), &SystemPlatform)
+        heads
+            .append(&heads.sign(&signer, "a", TenantId::from_u128(2), head(21), at), &SystemPlatform)
             .unwrap();
-        let changed =
-            SignedHead { place: "/else".into(), ..local_file.sign(&signer, "b", ADA, head(22), at) };
-        local_file.append(&changed, &SystemPlatform).unwrap();
-        let mut text = fs::read_to_string(&local_file.path).unwrap();
+        let changed = SignedHead { place: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), at) };
+        heads.append(&changed, &SystemPlatform).unwrap();
+        let mut text = fs::read_to_string(&heads.path).unwrap();
         text.push_str("\n{\"store\":");
-        fs::write(&local_file.path, &text).unwrap();
-        local_file.append(&local_file.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();
-        assert_eq!(find(&local_file, "a"), Some(("a".into(), 8)), "a restore may go back");
-        assert_eq!(find(&local_file, "b"), Some(("a".into(), 8)), "another store at this location");
+        fs::write(&heads.path, &text).unwrap();
+        heads.append(&heads.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();
+        assert_eq!(find(&heads, "a"), Some(("a".into(), 8)), "a restore may go back");
+        assert_eq!(find(&heads, "b"), Some(("a".into(), 8)), "another store at this location");
         assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "the store was moved");
         assert_eq!(find(&file("/there"), "b"), None);
     }
@@ -189,21 +186,19 @@ mod tests {
     #[test]
     fn it_does_not_grow_without_end() {
         let folder = tempfile::tempdir().unwrap();
-        let local_file = HeadFile {
+        let heads = HeadFile {
             path: folder.path().join("heads"),
             location: "x".repeat(10_000),
             is_in_data_dir: false,
         };
-        let other_file = HeadFile { location: "there".into(), ..local_file.clone() };
+        let other = HeadFile { location: "there".into(), ..heads.clone() };
         let (signer, at) = (AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
-        other_file.append(&other_file.sign(&signer, "b", ADA, head(3), at), &SystemPlatform).unwrap();
+        other.append(&other.sign(&signer, "b", ADA, head(3), at), &SystemPlatform).unwrap();
         for number in 1..100 {
-            local_file
-                .append(&local_file.sign(&signer, "a", ADA, head(number), at), &SystemPlatform)
-                .unwrap();
+            heads.append(&heads.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
         }
-        assert!(fs::metadata(&local_file.path).unwrap().len() < MAX_BYTES + 20_000);
+        assert!(fs::metadata(&heads.path).unwrap().len() < MAX_BYTES + 20_000);
         let find = |file: &HeadFile| file.find(None, ADA, signer.public_key()).unwrap().unwrap().head.number;
-        assert_eq!((find(&local_file), find(&other_file)), (99, 3));
+        assert_eq!((find(&heads), find(&other)), (99, 3));
     }
 }

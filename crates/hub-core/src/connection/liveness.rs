@@ -66,12 +66,12 @@ impl ConnectionPool {
         if !is_unreachable(error) || !lock(&connection.slot.status).is_remote {
             return false;
         }
-        let mut line = connection.slot.state.lock().await;
-        if line.number != connection.number || line.client.is_none() {
+        let mut state = connection.slot.state.lock().await;
+        if state.number != connection.number || state.client.is_none() {
             return false; // another request has reported it already
         }
         // Other calls may still use the connection, and fail with it.
-        (line.client, line.opened) = (None, None);
+        (state.client, state.opened) = (None, None);
         self.set_status(&connection.key, &connection.slot, ConnectionStatus::Error);
         true
     }
@@ -95,8 +95,8 @@ impl ConnectionPool {
     pub fn reap_closed(&self) {
         let slots = lock(&self.slots);
         for (key, slot) in &*slots {
-            let is_closed = |line: &SlotState| line.client.as_ref().is_some_and(Client::is_closed);
-            if slot.state.try_lock().is_ok_and(|line| is_closed(&line)) {
+            let is_closed = |state: &SlotState| state.client.as_ref().is_some_and(Client::is_closed);
+            if slot.state.try_lock().is_ok_and(|state| is_closed(&state)) {
                 self.publish_status(key, slot, ConnectionStatus::Disconnected);
             }
         }

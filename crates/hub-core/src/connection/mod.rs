@@ -184,9 +184,9 @@ impl Slot {
 
     /// Returns the open connection of the slot, unless another task is opening it.
     fn pooled(slot: &Arc<Self>, key: &ConnectionKey) -> Option<PooledConnection> {
-        let line = slot.state.try_lock().ok()?;
-        let client = line.client.clone().filter(|client| !client.is_closed())?;
-        let (redactor, number, permit) = (line.redactor.clone(), line.number, slot.acquire_permit().ok()?);
+        let state = slot.state.try_lock().ok()?;
+        let client = state.client.clone().filter(|client| !client.is_closed())?;
+        let (redactor, number, permit) = (state.redactor.clone(), state.number, slot.acquire_permit().ok()?);
         let (key, slot) = (key.clone(), slot.clone());
         Some(PooledConnection { client, key, slot, number, redactor, is_new: false, _permit: permit })
     }
@@ -294,13 +294,13 @@ impl ConnectionPool {
             credential: credential.map(|credential| (credential.id, credential.version)),
         };
         let (slot, permit) = self.slot(&key)?;
-        let mut line = slot.state.lock().await;
+        let mut state = slot.state.lock().await;
         self.require_newest(&lock(&self.slots), &key)?; // the server may have changed while waiting for the lock
         let now = self.platform.now();
         lock(&slot.status).last_used = now;
-        if let Some(client) = line.client.as_ref().filter(|client| !client.is_closed()) {
-            let (client, redactor, number) = (client.clone(), line.redactor.clone(), line.number);
-            drop(line);
+        if let Some(client) = state.client.as_ref().filter(|client| !client.is_closed()) {
+            let (client, redactor, number) = (client.clone(), state.redactor.clone(), state.number);
+            drop(state);
             return Ok(PooledConnection {
                 client,
                 key,
@@ -312,18 +312,18 @@ impl ConnectionPool {
             });
         }
         // A connection that closes right after it was opened counts as a failed attempt.
-        if line.opened.take().is_some_and(|opened_at| is_within(opened_at, now, MIN_STABLE_LIFETIME)) {
+        if state.opened.take().is_some_and(|opened_at| is_within(opened_at, now, MIN_STABLE_LIFETIME)) {
             let text = format!(
                 "the server `{}` closed the connection right after it was opened: check its log",
                 server.slug.as_str()
             );
             let error = Error::new(ErrorKind::Unavailable, "server_unavailable", text);
-            line.failed(error, now);
-        } else if line.client.take().is_some() {
-            line.failures = 0;
+            state.failed(error, now);
+        } else if state.client.take().is_some() {
+            state.failures = 0;
         }
         if let Some((error, until)) =
-            line.last_failure.as_ref().filter(|(_, until)| now < *until && !bypass_backoff)
+            state.last_failure.as_ref().filter(|(_, until)| now < *until && !bypass_backoff)
         {
             let wait = until.duration_since(now).as_secs().max(1);
             let text = format!("{}; next attempt in {wait} s", error.message());
@@ -339,31 +339,30 @@ impl ConnectionPool {
             let mut status = lock(&slot.status);
             (status.egress, status.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
         }
-        let opened_at = tokio::select! {
-            opened_at = open::open(server, proof, &redactor, &egress, &self.processes, changed) => opened_at,
+        let opened = tokio::select! {
+            opened = open::open(server, proof, &redactor, &egress, &self.processes, changed) => opened,
             _ = slot.force_close.acquire() => Err(server_changed_error()),
         };
         // The egress policy may have changed while the connection was being opened.
-        match opened_at
-            .and_then(|client| egress.is_allowed().then_some(client).ok_or_else(egress_changed_error))
+        match opened.and_then(|client| egress.is_allowed().then_some(client).ok_or_else(egress_changed_error))
         {
             Ok(client) => {
                 // Earlier failures count until the connection is stable.
-                let number = line.number + 1;
-                *line = SlotState {
+                let number = state.number + 1;
+                *state = SlotState {
                     client: Some(client.clone()),
                     number,
                     redactor: redactor.clone(),
-                    failures: line.failures,
+                    failures: state.failures,
                     last_failure: None,
                     opened: Some(self.platform.now()),
                 };
                 trying.finish(ConnectionStatus::Connected);
-                drop(line);
+                drop(state);
                 Ok(PooledConnection { client, key, slot, number, redactor, is_new: true, _permit: permit })
             }
             Err(error) => {
-                line.failed(error.clone(), self.platform.now());
+                state.failed(error.clone(), self.platform.now());
                 trying.finish(ConnectionStatus::Error);
                 Err(error)
             }

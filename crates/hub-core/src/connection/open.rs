@@ -112,7 +112,7 @@ fn command(
     redactor: Arc<Redactor>,
 ) -> Command {
     let id = server.id;
-    // The environment of the hub is cleared: `launch.env` is complete.
+    // The environment of the hub is cleared: `program.env` is complete.
     let mut command = Command::new(&program.command).args(&program.args).env_clear();
     command = command.close_timeout(EXIT_TIMEOUT);
     for (name, value) in &program.env {

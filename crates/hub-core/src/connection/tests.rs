@@ -205,8 +205,8 @@ async fn a_server_that_is_down_is_left_alone_for_a_while() {
     assert!(error.message().ends_with("; next attempt in 1 s"), "{error}");
     stage.server.transport = at(good);
     assert_eq!(stage.get(actor(ADA, 1)).await.unwrap_err().code(), "server_unavailable");
-    let insisted = stage.connections.acquire(actor(ADA, 1), &stage.server, None, true).await;
-    insisted.unwrap().call("echo", ()).await.unwrap();
+    let connection = stage.connections.acquire(actor(ADA, 1), &stage.server, None, true).await;
+    connection.unwrap().call("echo", ()).await.unwrap();
     stage.get(actor(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened_connections(), 1);
 }

@@ -179,7 +179,7 @@ impl Hub {
                 Some(server) => self.explain_missing_tool(actor, &server, error).await,
                 None => error,
             }),
-            (started, _) => started,
+            (result, _) => result,
         }
     }
 
@@ -240,7 +240,8 @@ impl Hub {
         approved: Option<ApprovalUse>,
         reason: &'static str,
     ) -> Result<oneshot::Receiver<CallView>> {
-        let ((started, start_receiver), (done, is_done)) = (oneshot::channel(), oneshot::channel());
+        let ((started, start_receiver), (finished, outcome_receiver)) =
+            (oneshot::channel(), oneshot::channel());
         let span = tracing::trace_span!(
             target: telemetry::TARGET,
             "call",
@@ -252,10 +253,10 @@ impl Hub {
             linchpin.call.id = %plan.id,
             linchpin.status = Empty,
         );
-        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started, finished: done });
+        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started, finished });
         self.tasks.spawn(call.instrument(span));
         start_receiver.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
-        Ok(is_done)
+        Ok(outcome_receiver)
     }
 
     /// Resolves the tool of a call and evaluates the policy.
@@ -266,7 +267,7 @@ impl Hub {
                 self.visible_upstream_tool(actor, &server, &tool, "call.rejected").await?
             }
         };
-        let (decision, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let (decision, policy_versions) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
         Ok(PlannedCall {
             id: CallId::new(&*self.platform),
             server,
@@ -274,7 +275,7 @@ impl Hub {
             arguments: request.arguments,
             requested_arguments: None,
             decision,
-            policy_versions: by,
+            policy_versions,
         })
     }
 
@@ -374,9 +375,9 @@ impl Hub {
         let (mut entry, mut batch) = (kind.entry(now, count), Batch::new());
         if kind.call.is_some() {
             entry = plan.add_to_entry(entry);
-            let retains_arguments = plan.server.settings.keep_history;
+            let stores_history = plan.server.settings.keep_history;
             let error =
-                self.sealed_error(actor.tenant(), plan.id, status, retains_arguments.then_some(text)).await;
+                self.sealed_error(actor.tenant(), plan.id, status, stores_history.then_some(text)).await;
             let call = CallRecord { error, completed: Some(now), ..plan.to_record(actor, status, None, now) };
             batch =
                 batch.change(StoreChange::InsertCall(Box::new(call))).with_event(plan.status_event(status));
@@ -404,9 +405,8 @@ impl Hub {
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
         let mut batch = Batch::new().audit(entry).with_event(plan.status_event(CallStatus::Pending));
         batch = batch.with_event(event_payloads::approval(approval.id, plan.id, ApprovalStatus::Open));
-        let limit_scope = ConcurrencyScope::Pending(actor.subject().to_string());
-        batch = batch
-            .change(StoreChange::RequireConcurrency { scope: limit_scope, max_calls: MAX_PENDING_APPROVALS });
+        let scope = ConcurrencyScope::Pending(actor.subject().to_string());
+        batch = batch.change(StoreChange::RequireConcurrency { scope, max_calls: MAX_PENDING_APPROVALS });
         batch = batch
             .change(StoreChange::InsertCall(Box::new(call)))
             .change(StoreChange::InsertApproval(approval));

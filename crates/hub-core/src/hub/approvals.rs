@@ -267,7 +267,7 @@ impl Hub {
                 "the call has finished and its arguments are not stored, so it cannot be approved: call the tool again",
             )
         };
-        let (decision, by) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let (decision, policy_versions) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
         let arguments = arguments.ok_or_else(lost)?;
         Ok((
             actor,
@@ -278,7 +278,7 @@ impl Hub {
                 arguments,
                 requested_arguments: requested,
                 decision,
-                policy_versions: by,
+                policy_versions,
             },
         ))
     }

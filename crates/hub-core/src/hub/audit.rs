@@ -93,7 +93,7 @@ impl Hub {
 async fn append_checkpoint(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
     let name = file.display().to_string();
     let write_result = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
-    write_result.map_err(std::io::Error::other).and_then(|write_result| write_result).map_err(|error| {
+    write_result.map_err(std::io::Error::other).and_then(|result| result).map_err(|error| {
         let text = format!("failed to write the audit checkpoint to `{name}`: {error}");
         Error::new(error::ErrorKind::Unavailable, "checkpoint_unwritable", text)
     })

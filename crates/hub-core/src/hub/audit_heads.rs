@@ -18,7 +18,7 @@ use crate::text::hex;
 /// State of the signed audit head of each tenant: signed by this process, or not part of the stored history.
 #[derive(Default)]
 pub(super) struct Heads {
-    heads: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,
+    states: tokio::sync::Mutex<HashMap<TenantId, HeadState>>,
     /// Whether the last attempt to sign the chain heads failed. A failure is logged once.
     has_failed: AtomicBool,
 }
@@ -78,10 +78,10 @@ impl Hub {
     /// Signs the current chain head of a tenant without checking that the chain contains the previous signed head.
     pub(super) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
-        let mut heads = self.heads.heads.lock().await;
+        let mut states = self.heads.states.lock().await;
         let now = self.store.audit_head(tenant).await?;
         self.write_head(file, tenant, now).await?;
-        heads.insert(tenant, HeadState::Signed(now));
+        states.insert(tenant, HeadState::Signed(now));
         Ok(())
     }
 
@@ -99,9 +99,9 @@ impl Hub {
 
     async fn try_move_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.options.heads else { return Ok(()) };
-        let mut heads = self.heads.heads.lock().await;
+        let mut states = self.heads.states.lock().await;
         let now = self.store.audit_head(tenant).await?;
-        let last = match heads.get(&tenant) {
+        let last = match states.get(&tenant) {
             Some(HeadState::Diverged) => return Ok(()),
             Some(HeadState::Signed(head)) if *head == now => return Ok(()),
             Some(HeadState::Signed(head)) => Some(*head),
@@ -112,7 +112,7 @@ impl Hub {
                         found.head,
                         "the signed head of the audit belongs to another database",
                     );
-                    heads.insert(tenant, HeadState::Diverged);
+                    states.insert(tenant, HeadState::Diverged);
                     return Ok(());
                 }
                 found => found.map(|found| found.head),
@@ -121,7 +121,7 @@ impl Hub {
         match last {
             Some(last) if !self.contains(tenant, now, last).await? => {
                 log_diverged_head(tenant, last, "the history does not contain the signed head of the audit");
-                heads.insert(tenant, HeadState::Diverged);
+                states.insert(tenant, HeadState::Diverged);
                 return Ok(());
             }
             None if now.number == 0 => return Ok(()),
@@ -131,7 +131,7 @@ impl Hub {
             Some(_) => {}
         }
         self.write_head(file, tenant, now).await?;
-        heads.insert(tenant, HeadState::Signed(now));
+        states.insert(tenant, HeadState::Signed(now));
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl Hub {
         let signed = file.sign(&self.signer, &store, tenant, head, self.platform.now());
         let (file, name) = (file.clone(), file.path.display().to_string());
         let write_result = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
-        write_result.map_err(std::io::Error::other).and_then(|write_result| write_result).map_err(|error| {
+        write_result.map_err(std::io::Error::other).and_then(|result| result).map_err(|error| {
             let text = format!("failed to write the signed head of the audit to `{name}`: {error}. Set another file with `head` below `[audit]`");
             Error::new(error::ErrorKind::Unavailable, "head_unwritable", text)
         })

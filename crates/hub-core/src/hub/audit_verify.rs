@@ -138,7 +138,7 @@ impl SignedState {
             Some(file) => file.find(id.as_deref(), tenant, public_key)?,
             None => None,
         };
-        let (stored_checkpoint, mut unsigned) = match &files.checkpoints {
+        let (file_checkpoint, mut unsigned) = match &files.checkpoints {
             Some(file) => last_checkpoint(file, tenant, public_key)?,
             None => (None, 0),
         };
@@ -146,9 +146,9 @@ impl SignedState {
         unsigned += usize::from(record.as_ref().is_some_and(|record| !record.is_signed_by(public_key)));
         let record = record.filter(|record| record.is_signed_by(public_key));
         let checkpoint =
-            record.into_iter().chain(stored_checkpoint).max_by_key(|checkpoint| checkpoint.head.number);
-        let is_own_store = head.as_ref().is_none_or(|head| id.is_none_or(|id| id == head.store));
-        Ok(SignedState { checkpoint, unsigned, head, is_same_store: is_own_store })
+            record.into_iter().chain(file_checkpoint).max_by_key(|checkpoint| checkpoint.head.number);
+        let is_same_store = head.as_ref().is_none_or(|head| id.is_none_or(|id| id == head.store));
+        Ok(SignedState { checkpoint, unsigned, head, is_same_store })
     }
 
     /// Returns the chain heads of the checkpoint and the head file, which an undamaged audit chain contains.
@@ -280,12 +280,12 @@ impl VerificationRun<'_> {
     ) -> Result<(), ChainError> {
         let head = self.check.head();
         let broken = |reason| ChainError::new(head.number + 1, reason);
-        let is_own_segment = |segment: &Segment| {
+        let is_valid = |segment: &Segment| {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
                 && segment.is_signed_by(self.public_key)
         };
         let segment = segment
-            .filter(is_own_segment)
+            .filter(is_valid)
             .ok_or_else(|| broken("the segment of the entry is not signed with the key of this hub"))?;
         if segment.start_head() != head {
             return Err(broken("the segment of the entry is missing or out of order"));
@@ -293,9 +293,7 @@ impl VerificationRun<'_> {
         if let Some(folder) = folder.map(Path::to_owned) {
             let (mut check, segment) = (self.check.clone(), segment.clone());
             let read = spawn_blocking(move || {
-                segment
-                    .read(&folder, |row| check.verify_entry(&row))
-                    .map(|is_available| (is_available, check))
+                segment.read(&folder, |row| check.verify_entry(&row)).map(|exists| (exists, check))
             });
             let read = read.await.map_err(|_| broken("the segment file of the entry cannot be read"))?;
             if let (true, check) = read? {
@@ -317,12 +315,10 @@ fn describe_missing_segments(missing: &[u64]) -> Option<String> {
             _ => format!("{}-{}", run[0], run[run.len() - 1]),
         })
         .collect();
-    let ranges = runs.join(", ");
+    let list = runs.join(", ");
     match missing {
         [] => None,
-        [_] => Some(format!("segment {ranges} is not available: the chain continues from its signed head")),
-        _ => {
-            Some(format!("segments {ranges} are not available: the chain continues from their signed heads"))
-        }
+        [_] => Some(format!("segment {list} is not available: the chain continues from its signed head")),
+        _ => Some(format!("segments {list} are not available: the chain continues from their signed heads")),
     }
 }

@@ -166,7 +166,6 @@ impl Hub {
 
 /// Logs the error of a background job, if it failed.
 fn log_failure<T>(done: Result<T>) -> Option<T> {
-    let log_error =
-        |error: &Error| tracing::warn!(%error, "background job failed; retrying on the next tick");
-    done.inspect_err(log_error).ok()
+    let log = |error: &Error| tracing::warn!(%error, "background job failed; retrying on the next tick");
+    done.inspect_err(log).ok()
 }

@@ -277,14 +277,8 @@ impl Hub {
     ) -> CallOutcome {
         let error = self.sealed_error(tenant, call, status, Some(text.to_owned())).await;
         let server = self.find_server(tenant, &server.to_string()).await.ok();
-        let keeps_arguments = server.is_some_and(|server| server.settings.keep_history);
-        CallOutcome {
-            status,
-            result: None,
-            error,
-            at: self.platform.now(),
-            retains_arguments: keeps_arguments,
-        }
+        let retains_arguments = server.is_some_and(|server| server.settings.keep_history);
+        CallOutcome { status, result: None, error, at: self.platform.now(), retains_arguments }
     }
 
     /// Encrypts the error message of a call for its record. Without a text, only a generic one for the status is

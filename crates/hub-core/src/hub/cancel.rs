@@ -30,12 +30,12 @@ impl Hub {
                 let Some(approval) = self.find_open_approval(actor.tenant(), id).await? else {
                     return Box::pin(self.cancel_call(actor, id)).await; // decided concurrently
                 };
-                let (by, at, decision) =
+                let (decided_by, at, decision) =
                     (actor.subject().to_string(), self.platform.now(), ApprovalStatus::Withdrawn);
                 let decide = StoreChange::DecideApproval {
                     approval: approval.id,
                     decision,
-                    decided_by: by,
+                    decided_by,
                     at,
                     digest: None,
                 };
@@ -59,12 +59,12 @@ impl Hub {
             }
             CallStatus::Running => {
                 self.store.commit(actor.tenant(), Batch::new().audit(entry)).await?;
-                let mut final_state =
+                let mut finished =
                     std::pin::pin!(self.wait_until_final(actor.tenant(), id, &mut subscription));
                 let mut ticks = interval(POLL_INTERVAL);
                 loop {
                     tokio::select! {
-                        final_state = &mut final_state => break final_state?,
+                        result = &mut finished => break result?,
                         _ = ticks.tick() => if !self.stop_call(actor.tenant(), id) {
                             let cancel = NewEvent::new(CANCEL_EVENT, json!({ "call": id }));
                             self.events.publish(actor.tenant(), cancel); // another hub runs the call
@@ -72,8 +72,8 @@ impl Hub {
                     }
                 }
             }
-            final_state => {
-                let text = format!("the call has already finished: its status is {}", final_state.name());
+            status => {
+                let text = format!("the call has already finished: its status is {}", status.name());
                 return Err(Error::new(ErrorKind::Conflict, "call_finished", text));
             }
         }

@@ -96,12 +96,12 @@ impl Hub {
         let (mut entries, mut notes) = (Map::new(), Vec::new());
         for server in &servers {
             let slug = server.slug.as_str();
-            let mut writing = EntryWriter { client, slug, notes: Vec::new() };
-            match writing.entry(server) {
+            let mut writer = EntryWriter { client, slug, notes: Vec::new() };
+            match writer.entry(server) {
                 Ok(entry) => drop(entries.insert(slug.to_owned(), entry)),
-                Err(reason) => writing.notes.push(format!("skipped: {reason}")),
+                Err(reason) => writer.notes.push(format!("skipped: {reason}")),
             }
-            notes.extend(writing.notes.into_iter().map(|note| format!("`{slug}`: {note}")));
+            notes.extend(writer.notes.into_iter().map(|note| format!("`{slug}`: {note}")));
         }
         let key = if client == ClientApp::VsCode { "servers" } else { "mcpServers" };
         Ok(ClientConfig { file: json!({ key: entries }), notes })

@@ -16,17 +16,17 @@ impl Hub {
         self.tasks.run(work).await
     }
 
-    /// Commits a batch, then calls `on_committed` with the result.
+    /// Commits a batch, then calls `after_commit` with the result.
     pub(super) async fn commit_then(
         &self,
         tenant: TenantId,
         batch: Batch,
-        on_committed: impl FnOnce(&Result<()>) + Send + 'static,
+        after_commit: impl FnOnce(&Result<()>) + Send + 'static,
     ) -> Result<()> {
         let store = self.store.clone();
         self.detached(async move {
             let done = store.commit(tenant, batch).await;
-            on_committed(&done);
+            after_commit(&done);
             done
         })
         .await

@@ -91,12 +91,7 @@ impl Hub {
             (strip_authentication(actor, server, credential.is_some()), self.platform.now());
         let server = self.resolve_env_secrets(actor.tenant(), server).await?;
         let report = self
-            .probe(
-                actor,
-                &server,
-                credential.as_ref().map(|stored_credential| &stored_credential.proof),
-                started,
-            )
+            .probe(actor, &server, credential.as_ref().map(|credential| &credential.proof), started)
             .await;
         self.record_contact(actor.tenant(), &server, report.as_ref().err()).await?;
         report
@@ -118,16 +113,16 @@ impl Hub {
         let tools = tools.map_err(|error| {
             request_error(server, &redactor, "the tools of the server cannot be listed", &error)
         })?;
-        let duration = self.platform.now().duration_since(started).as_millis();
+        let duration_ms = self.platform.now().duration_since(started).as_millis();
         let listed = ToolListing::from_listing(tools, &redactor);
         Ok(ProbeReport {
-            name: server_info.as_ref().map(|server_info| redactor.redact_text(server_info.name.clone())),
-            version: server_info.map(|server_info| redactor.redact_text(server_info.version)),
+            name: server_info.as_ref().map(|info| redactor.redact_text(info.name.clone())),
+            version: server_info.map(|info| redactor.redact_text(info.version)),
             revision,
             instructions,
             left_out: listed.skipped(),
             tools: listed.names(),
-            took_ms: u64::try_from(duration).unwrap_or_default(),
+            took_ms: u64::try_from(duration_ms).unwrap_or_default(),
         })
     }
 
@@ -279,7 +274,7 @@ pub(super) async fn list_tools(client: &Client) -> Result<Listing<linchpin::mode
 pub(super) fn request_error(
     server: &Server,
     redactor: &Redactor,
-    operation: &str,
+    failure: &str,
     error: &ClientError,
 ) -> Error {
     let code = match error {
@@ -287,7 +282,7 @@ pub(super) fn request_error(
         ClientError::Malformed { .. } | ClientError::ListTooLong { .. } => "server_protocol_error",
         _ => "server_unavailable",
     };
-    let text = format!("`{}`: {operation}: {error}", server.slug.as_str());
+    let text = format!("`{}`: {failure}: {error}", server.slug.as_str());
     Error::new(
         error::ErrorKind::Unavailable,
         code,

@@ -206,7 +206,7 @@ impl Hub {
         let server = self.resolve_env_secrets(actor.tenant(), server.clone()).await?;
         Ok(Redactor::for_server(
             &server,
-            credential.as_ref().map(|stored_credential| &stored_credential.proof),
+            credential.as_ref().map(|credential| &credential.proof),
             Some(self.keys.hub_secrets()),
         ))
     }

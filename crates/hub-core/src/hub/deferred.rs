@@ -71,12 +71,10 @@ impl Hub {
     /// to complete the commit.
     pub(super) async fn resolve_uncertain_starts(&self) {
         let uncertain_starts = std::mem::take(&mut *lock(&self.deferred_commits.uncertain_starts));
-        for uncertain_start in uncertain_starts {
-            let (tenant, id) = (uncertain_start.tenant, uncertain_start.call);
+        for start in uncertain_starts {
+            let (tenant, id) = (start.tenant, start.call);
             match self.store.call(tenant, id).await {
-                Ok(Some(call))
-                    if uncertain_start.matches_call(&call) && !self.is_running_here(tenant, id) =>
-                {
+                Ok(Some(call)) if start.matches_call(&call) && !self.is_running_here(tenant, id) => {
                     let text =
                         "the call was not sent: the database connection was lost while its start was stored";
                     let outcome = self.failed_outcome(tenant, id, call.server, CallStatus::Error, text).await;
@@ -93,8 +91,8 @@ impl Hub {
                     ));
                     self.deferred_commits.add(tenant, batch);
                 }
-                _ if uncertain_start.since.elapsed() < UNCERTAIN_START_TIMEOUT => {
-                    lock(&self.deferred_commits.uncertain_starts).push(uncertain_start);
+                _ if start.since.elapsed() < UNCERTAIN_START_TIMEOUT => {
+                    lock(&self.deferred_commits.uncertain_starts).push(start);
                 }
                 _ => {}
             }

@@ -88,8 +88,8 @@ impl Hub {
         for variable in program.secrets.clone() {
             let binding = env_secret_binding(server.id, program, &variable);
             let found = self.keys.open_secret(tenant, binding.id).await?;
-            let is_match = found.filter(|(_, record, _)| record.bound_to == binding.bound_to);
-            let Some((secret, ..)) = is_match else {
+            let matching = found.filter(|(_, record, _)| record.bound_to == binding.bound_to);
+            let Some((secret, ..)) = matching else {
                 let slug = server.slug.as_str();
                 let text = format!(
                     "`{slug}` cannot be started: its secret `{variable}` is missing or was stored for another command: set it with \

@@ -194,12 +194,12 @@ impl Hub {
                 CallRecord { started: Some(at), ..self.call_record(actor, plan, CallStatus::Running).await? };
             batch = batch.change(StoreChange::InsertCall(Box::new(call)));
         }
-        let started_sender = self.store.commit(actor.tenant(), batch.audit(entry)).await;
-        if started_sender.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
+        let committed = self.store.commit(actor.tenant(), batch.audit(entry)).await;
+        if committed.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
             let limited = self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
             self.audit_rejection(actor.tenant(), limited).await;
         }
-        started_sender
+        committed
     }
 
     /// Sends the call to the server, once, with the credentials of the caller.
@@ -278,7 +278,7 @@ impl Hub {
         (started, at): (Timestamp, Timestamp),
         view: &CallView,
     ) {
-        let (tenant, retains_arguments) = (actor.tenant(), plan.server.settings.keep_history);
+        let (tenant, stores_history) = (actor.tenant(), plan.server.settings.keep_history);
         let ExecutionOutcome { status, result, warning, error } = outcome_data;
         let mut entry = self
             .entry(actor, "call.finished")
@@ -287,7 +287,7 @@ impl Hub {
         let mut sealed = None;
         if let Some(result) = result {
             entry = entry.with("result", Digest::of("linchpin result").json(&result).finish().to_string());
-            if retains_arguments {
+            if stores_history {
                 let stored = json!({ "result": result, "warning": warning });
                 match self.seal(tenant, plan.id, "result", &stored).await {
                     Ok(bytes) => sealed = Some(bytes),
@@ -297,11 +297,11 @@ impl Hub {
                 }
             }
         }
-        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| retains_arguments)).await;
-        let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments };
+        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| stores_history)).await;
+        let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments: stores_history };
         let batch = Batch::new().change(StoreChange::FinishCall { call: plan.id, outcome }).audit(entry);
         let mut batch = batch.with_event(plan.status_event(status));
-        if !retains_arguments {
+        if !stores_history {
             self.recent_results.insert(tenant, view); // for callers that are waiting now
         }
         self.metrics.record_call(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
@@ -361,7 +361,7 @@ impl Hub {
                 ));
                 match self.store.commit(tenant, batch).await {
                     Err(error) if error.kind() == error::ErrorKind::Conflict => continue, // another hub recorded it
-                    finished => finished?,
+                    result => result?,
                 }
                 count += 1;
             }

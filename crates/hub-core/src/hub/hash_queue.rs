@@ -68,12 +68,10 @@ impl HashQueueState {
     /// if no source has a waiting place beside another one.
     fn evict(&mut self) -> bool {
         let owner_count = |entry: &QueueEntry| self.count(|owner| owner == entry.owner);
-        let waiting_entries = self.entries.iter().enumerate();
-        let waiting_entries =
-            waiting_entries.filter(|(_, entry)| entry.owner.is_source() && !entry.is_running);
-        let newest = waiting_entries
-            .max_by_key(|(_, entry)| owner_count(entry))
-            .filter(|(_, entry)| owner_count(entry) > 1);
+        let waiting = self.entries.iter().enumerate();
+        let waiting = waiting.filter(|(_, entry)| entry.owner.is_source() && !entry.is_running);
+        let newest =
+            waiting.max_by_key(|(_, entry)| owner_count(entry)).filter(|(_, entry)| owner_count(entry) > 1);
         let Some((at, _)) = newest else { return false };
         self.entries.remove(at).evicted.notify_one();
         true
@@ -117,14 +115,14 @@ impl HashQueue {
     /// place takes over a waiting place of the source that has the most.
     pub(super) fn enqueue(&self, owner: QueueOwner) -> Result<QueueTicket> {
         let mut state = lock(&self.state);
-        let all = state.count(|other| other.is_source() == owner.is_source());
-        let own_entry = state.count(|other| other == owner);
+        let all_count = state.count(|other| other.is_source() == owner.is_source());
+        let own_count = state.count(|other| other == owner);
         let (max, max_own) = match owner {
             QueueOwner::Source(_) => (MAX_ALL_SOURCES, MAX_PER_SOURCE),
             QueueOwner::User(_) => (MAX_ALL_USERS, MAX_PER_USER),
         };
-        let has_capacity = all < max || (own_entry == 0 && owner.is_source() && state.evict());
-        if !has_capacity || own_entry >= max_own {
+        let has_capacity = all_count < max || (own_count == 0 && owner.is_source() && state.evict());
+        if !has_capacity || own_count >= max_own {
             return Err(queue_full_error());
         }
         state.last += 1;
@@ -174,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn two_hashes_run_at_once_and_a_caller_that_leaves_makes_no_room() {
         let queue = HashQueue::new();
-        let (start_signal, wait) = std::sync::mpsc::sync_channel::<()>(0);
+        let (release, wait) = std::sync::mpsc::sync_channel::<()>(0);
         let (wait, (started, mut starts)) = (Arc::new(Mutex::new(wait)), tokio::sync::mpsc::channel(9));
         let work = || {
             let (wait, started) = (wait.clone(), started.clone());
@@ -199,9 +197,9 @@ mod tests {
             _ = &mut third => panic!("no hash may run beside two others"),
             () = std::future::ready(()) => {}
         }
-        start_signal.send(()).unwrap();
+        release.send(()).unwrap();
         assert_eq!(timeout(Duration::from_secs(30), third).await.unwrap(), Ok(3));
-        start_signal.send(()).unwrap();
+        release.send(()).unwrap();
     }
 
     #[test]

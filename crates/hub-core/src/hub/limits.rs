@@ -47,8 +47,8 @@ impl Hub {
     ) -> Result<()> {
         let rate = RateLimit { burst: per_minute, per_minute };
         let take = StoreChange::ConsumeRate { bucket, rate, at: self.platform.now() };
-        let commit = self.store.commit(actor.tenant(), Batch::new().change(take)).await;
-        let Err(error) = commit else { return Ok(()) };
+        let result = self.store.commit(actor.tenant(), Batch::new().change(take)).await;
+        let Err(error) = result else { return Ok(()) };
         let Some(wait) = error.retry_after() else { return Err(error) };
         self.audit_rejection(actor.tenant(), limited()).await;
         let text = format!("{text}: try again in {} s", error::ceil_seconds(wait));
@@ -64,7 +64,7 @@ impl Hub {
         Ok([server_limit, agent_limit]
             .into_iter()
             .flatten()
-            .map(|(bucket, max)| StoreChange::RequireConcurrency { scope: bucket, max_calls: max })
+            .map(|(scope, max)| StoreChange::RequireConcurrency { scope, max_calls: max })
             .collect())
     }
 

@@ -107,12 +107,8 @@ impl Hub {
 
     /// Logs the local user in with a link of any hub. Of several concurrent attempts, one succeeds. The password
     /// throttle does not apply: a link cannot be guessed.
-    pub async fn redeem_login_link(
-        &self,
-        presented_link: &Secret,
-        from: &RequestClient,
-    ) -> Result<NewSession> {
-        let id = link_id(presented_link);
+    pub async fn redeem_login_link(&self, secret: &Secret, from: &RequestClient) -> Result<NewSession> {
+        let id = link_id(secret);
         let found = self.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
         let rejected = || unauthenticated(MSG_INVALID_LINK);
         let (link, _) = found.filter(|(link, _)| self.platform.now() < link.until).ok_or_else(rejected)?;

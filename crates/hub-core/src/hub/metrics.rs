@@ -62,9 +62,7 @@ impl CallMetrics {
     /// Returns the durations of the finished calls of a tenant, by server slug and status.
     pub fn calls(&self, actor: Actor) -> Vec<(String, &'static str, DurationHistogram)> {
         let all = lock(&self.0);
-        let tenant_calls = all.iter().filter(|((tenant, ..), _)| *tenant == actor.tenant());
-        tenant_calls
-            .map(|((_, server, status), histogram)| (server.clone(), *status, histogram.clone()))
-            .collect()
+        let calls = all.iter().filter(|((tenant, ..), _)| *tenant == actor.tenant());
+        calls.map(|((_, server, status), histogram)| (server.clone(), *status, histogram.clone())).collect()
     }
 }

@@ -43,13 +43,13 @@ impl Hub {
         is_first: bool,
     ) -> Result<Vec<String>> {
         let (actor, mut conflicts, mut errors) = (Actor::new(tenant, Subject::Hub), Vec::new(), Vec::new());
-        let named: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
+        let declared: HashSet<_> = servers.iter().map(|server| server.slug.clone()).collect();
         let mut existing = self.load_server_records(tenant).await?;
         // Each hub of a cluster has its own file. A hub that starts with an old file, or none, must not disable the
         // servers of the others.
         if is_first && self.store.shared().is_some() {
-            for (_, record, _) in
-                existing.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
+            for (_, record, _) in existing
+                .extract_if(.., |(_, record, _)| record.is_from_file && !declared.contains(&record.slug))
             {
                 tracing::warn!(
                     server = record.slug.as_str(),
@@ -59,7 +59,7 @@ impl Hub {
         }
         // A failure for one server does not affect the others.
         for (id, record, version) in
-            existing.extract_if(.., |(_, record, _)| record.is_from_file && !named.contains(&record.slug))
+            existing.extract_if(.., |(_, record, _)| record.is_from_file && !declared.contains(&record.slug))
         {
             let slug = record.slug.clone();
             let done = self.disable_undeclared(actor, id, record, version).await;
@@ -139,12 +139,12 @@ impl Hub {
     async fn add_configured(&self, actor: Actor, configured: ConfiguredServer) -> Result<()> {
         let (id, now, tenant) = (ServerId::new(&*self.platform), self.platform.now(), actor.tenant());
         let ConfiguredServer { slug, settings, transport, .. } = configured;
-        let position = StoredTransport::from_transport(&transport);
+        let stored_transport = StoredTransport::from_transport(&transport);
         let (is_from_file, has_left_file) = (true, false);
         let record = ServerRecord {
             slug,
             settings,
-            place: position,
+            place: stored_transport,
             is_from_file,
             has_left_file,
             created: now,
@@ -180,13 +180,13 @@ impl Hub {
         let ConfiguredServer { settings, transport, .. } = configured;
         let before = self.find_program(tenant, id);
         let is_first = matches!(transport, Transport::Stdio(_)) && before.is_none();
-        let same_launch = match &transport {
+        let same_program = match &transport {
             Transport::Stdio(program) => is_first || before.as_ref() == Some(program),
             Transport::Http(_) | Transport::Sse(_) => true,
         };
         let is_same = record.settings == settings
             && record.place == StoredTransport::from_transport(&transport)
-            && same_launch;
+            && same_program;
         if !is_same || record.has_left_file {
             return self.save_server(actor, id, record, version, settings, transport).await;
         }

@@ -121,20 +121,20 @@ impl Hub {
 
     /// Counts a rejected request for the audit and waits until the entry of the first of its kind is written.
     pub(super) async fn audit_rejection(&self, tenant: TenantId, entry: AuditEntry) {
-        if let Some(entry_to_write) = self.count_rejection(tenant, entry) {
-            let entry_to_write = async move {
-                entry_to_write.await;
+        if let Some(write) = self.count_rejection(tenant, entry) {
+            let write = async move {
+                write.await;
                 Ok(())
             };
-            let _ = self.detached(entry_to_write).await; // fails only during shutdown
+            let _ = self.detached(write).await; // fails only during shutdown
         }
     }
 
     /// Counts a rejected request for the audit without waiting: the response time must not reveal whether an entry was
     /// written.
     pub(super) fn audit_rejection_later(&self, tenant: TenantId, entry: AuditEntry) {
-        if let Some(entry_to_write) = self.count_rejection(tenant, entry) {
-            self.tasks.spawn(entry_to_write);
+        if let Some(write) = self.count_rejection(tenant, entry) {
+            self.tasks.spawn(write);
         }
     }
 

@@ -104,8 +104,9 @@ impl Hub {
         }
         let server = self.admit(actor, server, &RESOURCE, uri).await?;
         let send = |client: Client| client.read(uri).into_future();
-        let (read, redactor) = self.send_read(actor, &server, "the resource cannot be read", send).await?;
-        self.bounded(&redactor, to_value(&read, Revision::LATEST))
+        let (contents, redactor) =
+            self.send_read(actor, &server, "the resource cannot be read", send).await?;
+        self.bounded(&redactor, to_value(&contents, Revision::LATEST))
     }
 
     /// Renders a prompt of a server and records it in the audit.
@@ -118,8 +119,9 @@ impl Hub {
     ) -> Result<Value> {
         let server = self.admit(actor, server, &PROMPT, name).await?;
         let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
-        let (got, redactor) = self.send_read(actor, &server, "the prompt cannot be rendered", send).await?;
-        self.bounded(&redactor, to_value(&got, Revision::LATEST))
+        let (prompt, redactor) =
+            self.send_read(actor, &server, "the prompt cannot be rendered", send).await?;
+        self.bounded(&redactor, to_value(&prompt, Revision::LATEST))
     }
 
     /// Reports whether the caller may use resources and prompts of a server: an agent only if the whole server was
@@ -135,20 +137,20 @@ impl Hub {
     }
 
     /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
-    async fn admit(&self, actor: Actor, server: &str, feature: &ReadOperation, name: &str) -> Result<Server> {
+    async fn admit(&self, actor: Actor, server: &str, read: &ReadOperation, name: &str) -> Result<Server> {
         let entry =
-            |action, server: &str| self.entry(actor, action).with("server", server).with(feature.field, name);
+            |action, server: &str| self.entry(actor, action).with("server", server).with(read.field, name);
         self.consume_rate_limit(actor, || entry("call.rate_limited", server)).await?;
         let server = self.visible_server(actor, server).await?;
         let id = server.id.to_string();
         let (is_granted, agent) = self.may_read_features(actor, &server).await?;
         if !is_granted {
-            let rejected = entry(feature.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
+            let rejected = entry(read.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
             self.audit_rejection_later(actor.tenant(), rejected);
-            return Err(Error::not_found(feature.name, shorten(name)));
+            return Err(Error::not_found(read.name, shorten(name)));
         }
         self.consume_server_rate_limit(actor, &server, || entry("call.rate_limited", &id)).await?;
-        let mut batch = Batch::new().audit(entry(feature.read_action, &id));
+        let mut batch = Batch::new().audit(entry(read.read_action, &id));
         if self.store.shared().is_some() {
             // Fail if another hub has changed one of these documents.
             let by = std::iter::once((DocumentKey::new(DocumentKind::Server, server.id), server.version))

@@ -62,9 +62,9 @@ impl Hub {
 
     /// Archives audit entries that are older than their retention in segment files, up to a day boundary.
     pub async fn archive_audit(&self, tenant: TenantId) -> Result<()> {
-        let (stored, folder) = (lock(&self.retention).audit, self.options.segments.clone());
-        let (Some(stored), Some(folder)) = (stored, folder) else { return Ok(()) };
-        let before = self.platform.now().saturating_sub(stored).unwrap_or(Timestamp::MIN).as_second();
+        let (max_age, folder) = (lock(&self.retention).audit, self.options.segments.clone());
+        let (Some(max_age), Some(folder)) = (max_age, folder) else { return Ok(()) };
+        let before = self.platform.now().saturating_sub(max_age).unwrap_or(Timestamp::MIN).as_second();
         let before =
             Timestamp::from_second(before - before.rem_euclid(SECONDS_PER_DAY)).unwrap_or(Timestamp::MIN);
         let segments = self.load_all::<Segment>(tenant, DocumentKind::Segment, None).await?;
@@ -99,9 +99,9 @@ impl Hub {
                 break;
             }
             for row in rows {
-                let is_past_partial = partial_end.is_some_and(|partial_end| row.number > partial_end)
+                let ends_segment = partial_end.is_some_and(|partial_end| row.number > partial_end)
                     || entries.text.len() >= MAX_SEGMENT_BYTES;
-                if is_past_partial || row.at >= before || row.number >= end {
+                if ends_segment || row.at >= before || row.number >= end {
                     break 'pages;
                 }
                 entries.add(row).map_err(|broken| {
@@ -118,7 +118,7 @@ impl Hub {
         let (tenant, path) = (segment.tenant, folder.join(segment.file_name()));
         let file = path.clone();
         let write_result = spawn_blocking(move || private_file::write(&file, &text, &SystemPlatform)).await;
-        let write_result = write_result.map_err(std::io::Error::other).and_then(|write_result| write_result);
+        let write_result = write_result.map_err(std::io::Error::other).and_then(|result| result);
         write_result.map_err(|error| segment_write_error(folder, &error))?;
         let id = format!("{:020}", segment.first);
         let entry = AuditEntry::new(self.platform.now(), "hub", "audit.segment_sealed")

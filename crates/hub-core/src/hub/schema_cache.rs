@@ -39,11 +39,11 @@ impl SchemaCache {
         let compiled = Schema::compile(schema)
             .map_err(|fault| format!("the input schema of the tool is invalid: {fault}"))?;
         let compiled = Arc::new(compiled);
-        let mut cached = lock(&self.0);
-        if cached.len() >= MAX_SCHEMAS {
-            cached.clear();
+        let mut cache = lock(&self.0);
+        if cache.len() >= MAX_SCHEMAS {
+            cache.clear();
         }
-        cached.insert(digest, compiled.clone());
+        cache.insert(digest, compiled.clone());
         Ok(compiled)
     }
 }

@@ -33,8 +33,8 @@ impl Hub {
                 |q: &String| words.iter().any(|text| text.to_lowercase().contains(&q.to_lowercase()));
             let status = self.status(actor.tenant(), &server);
             let is_match = filter.q.as_ref().is_none_or(matches_query)
-                && filter.enabled.is_none_or(|expected| expected == *enabled)
-                && filter.status.is_none_or(|expected| expected == status);
+                && filter.enabled.is_none_or(|value| value == *enabled)
+                && filter.status.is_none_or(|value| value == status);
             if is_match {
                 views.push(self.view_server(actor.tenant(), server).await?);
             }
@@ -384,14 +384,11 @@ pub(super) fn ensure_declared(server: &Server) -> Result<()> {
 }
 
 /// Derives a slug that no other server uses from a server name.
-fn free_slug(name: &str, used_slugs: &[Slug]) -> Slug {
+fn free_slug(name: &str, used: &[Slug]) -> Slug {
     let preferred =
         Slug::from_name(name).or_else(|| Slug::from_name("server")).unwrap_or_else(|| unreachable!());
     let numbered = (2..).map(|number| preferred.numbered(number));
-    std::iter::once(preferred.clone())
-        .chain(numbered)
-        .find(|slug| !used_slugs.contains(slug))
-        .unwrap_or(preferred)
+    std::iter::once(preferred.clone()).chain(numbered).find(|slug| !used.contains(slug)).unwrap_or(preferred)
 }
 
 /// Returns the origin (scheme, host and port) of a server, to which credentials are bound.

@@ -178,9 +178,9 @@ impl Hub {
         changes: Vec<StoreChange>,
     ) -> Result<NewSession> {
         self.prune_sessions(tenant, user).await?;
-        let user_check = StoreChange::RequireExists(DocumentKey::new(DocumentKind::User, user.id));
+        let require_user = StoreChange::RequireExists(DocumentKey::new(DocumentKind::User, user.id));
         let (signed_in, mut batch) =
-            self.new_session(tenant, user, by, from, Batch::new().change(user_check))?;
+            self.new_session(tenant, user, by, from, Batch::new().change(require_user))?;
         batch.changes.extend(changes);
         self.store.commit(tenant, batch).await?;
         Ok(signed_in)
@@ -245,8 +245,8 @@ impl Hub {
 
     /// Returns the user of a session cookie without counting as a use of the session. For open streams.
     pub async fn peek_session(&self, cookie: &Secret, host: &str) -> Result<Option<Actor>> {
-        let found_session = self.valid_session(cookie, host).await?;
-        Ok(found_session.map(|(tenant, session, _)| Actor::new(tenant, Subject::User(session.user))))
+        let found = self.valid_session(cookie, host).await?;
+        Ok(found.map(|(tenant, session, _)| Actor::new(tenant, Subject::User(session.user))))
     }
 
     /// Returns the browser session of a cookie if it is valid for this host.

@@ -98,7 +98,7 @@ impl Hub {
         bypass_backoff: bool,
     ) -> Result<SyncReport> {
         let (tenant, sync_lock) = (actor.tenant(), self.sync_locks.get(actor.tenant(), server.id));
-        let _turn = sync_lock.lock().await;
+        let _guard = sync_lock.lock().await;
         // The server may have been changed or removed while this sync waited for the lock.
         let server = &self.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.list_all_subjects(actor, server, bypass_backoff).await {
@@ -143,24 +143,26 @@ impl Hub {
             listed.is_partial = !listed.is_complete;
             agents.clear();
         }
-        let (mut has_answered, mut last) = (false, None);
+        let (mut has_listing, mut last_error) = (false, None);
         for agent in agents.into_iter().take(MAX_LISTING_AGENTS) {
             let actor = Actor::new(actor.tenant(), Subject::Agent(agent));
             match self.list_as(actor, server, bypass_backoff).await {
                 Ok((tools, redactor)) => {
                     listed.add(tools, &redactor);
-                    has_answered = true;
+                    has_listing = true;
                 }
                 Err(error) => {
                     tracing::debug!(server.id = %server.id, agent.id = %agent, %error, "failed to list the tools of a server with the credential of an agent");
-                    (listed.is_complete, last) = (false, Some(error));
+                    (listed.is_complete, last_error) = (false, Some(error));
                 }
             }
         }
-        if !has_answered {
+        if !has_listing {
             // Some servers list tools without authentication. If not, the error of an agent is more helpful.
-            let (tools, redactor) =
-                self.list_as(actor, server, bypass_backoff).await.map_err(|error| last.unwrap_or(error))?;
+            let (tools, redactor) = self
+                .list_as(actor, server, bypass_backoff)
+                .await
+                .map_err(|error| last_error.unwrap_or(error))?;
             listed.add(tools, &redactor);
         }
         Ok(listed)
@@ -177,7 +179,7 @@ impl Hub {
             let actor = Actor::new(tenant, Subject::Agent(agent.id));
             let has_credential = match &server.settings.authentication {
                 Authentication::OAuth { .. } => self.has_grant(tenant, server, Some(agent.id)).await,
-                _ => self.load_credential(actor, server).await.map(|existing| existing.is_some()),
+                _ => self.load_credential(actor, server).await.map(|credential| credential.is_some()),
             };
             match has_credential {
                 Ok(false) => {}
@@ -257,10 +259,8 @@ impl Hub {
                 continue;
             }
             // Prefer the pinned definition if any agent still sees it.
-            let definition = definitions
-                .iter()
-                .find(|definition_seen| **definition_seen == tool.pinned)
-                .unwrap_or(&definitions[0]);
+            let definition =
+                definitions.iter().find(|candidate| **candidate == tool.pinned).unwrap_or(&definitions[0]);
             let (state, was_removed) = (tool.state(), tool.is_gone);
             tool.update_listing(definition.clone(), now);
             if tool.state() == TrustState::Changed && state != TrustState::Changed {

@@ -44,8 +44,8 @@ impl SyncQueue {
     }
 
     fn take_ready(&self) -> Vec<ServerKey> {
-        let (mut looks, now) = (lock(&self.state), Instant::now());
-        let QueueState { queued, started } = &mut *looks;
+        let (mut state, now) = (lock(&self.state), Instant::now());
+        let QueueState { queued, started } = &mut *state;
         started.retain(|_, (at, is_running)| *is_running || now.duration_since(*at) < MIN_SYNC_INTERVAL);
         let ready: Vec<_> = queued.extract_if(|key| !started.contains_key(key)).collect();
         started.extend(ready.iter().map(|key| (*key, (now, true))));

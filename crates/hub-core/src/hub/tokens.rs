@@ -93,13 +93,13 @@ impl Hub {
             TokenRecord { id, owner: owner.to_string(), name, digest: digest.to_string(), created, expires };
         let entry = self.entry(actor, "token.issued").with("token", id.to_string());
         let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
-        let token_of = document(DocumentKind::Token, id, &token)?.with_parent(&parent.id);
-        let required_owner = match owner {
+        let token_document = document(DocumentKind::Token, id, &token)?.with_parent(&parent.id);
+        let require_owner = match owner {
             // A password change deletes the tokens of the user: one that is issued concurrently must not survive it.
             Subject::User(_) => StoreChange::RequireVersions(vec![(parent, version)]),
             Subject::Agent(_) | Subject::Hub => StoreChange::RequireExists(parent),
         };
-        let batch = Batch::new().change(required_owner).change(upsert(token_of, 0)).audit(entry);
+        let batch = Batch::new().change(require_owner).change(upsert(token_document, 0)).audit(entry);
         self.store.commit(actor.tenant(), batch.with_event(token_event(&token))).await?;
         Ok((secret, token.view(owner_name)))
     }

@@ -24,7 +24,8 @@ pub fn usable_tools(mut tools: Listing<linchpin::model::Tool>) -> Listing<linchp
     let mut listed = ToolListing::from_listing(tools.clone(), &Redactor::default());
     let mut usable = std::mem::take(&mut listed.tools);
     tools.items.retain(|tool| {
-        let is_used = usable.get(&tool.name).is_some_and(|usable| usable.contains(&definition(tool)));
+        let is_used =
+            usable.get(&tool.name).is_some_and(|definitions| definitions.contains(&definition(tool)));
         if is_used {
             usable.remove(&tool.name);
         }

@@ -77,9 +77,7 @@ impl Hub {
     pub async fn tools(&self, actor: Actor, filter: &ToolFilter) -> Result<Vec<ToolView>> {
         let tenant = actor.tenant();
         let agent = match (actor.agent(), filter.agent) {
-            (Some(own_agent), _) => {
-                Some(self.require::<Agent>(tenant, DocumentKind::Agent, own_agent).await?.0)
-            }
+            (Some(agent), _) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
             (None, Some(agent)) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
             (None, None) => {
                 actor.require_user()?;
@@ -104,7 +102,7 @@ impl Hub {
                 };
                 let is_match = may
                     && filter.state.is_none_or(|state| state == view.state)
-                    && filter.callable.is_none_or(|expected| expected == view.is_callable)
+                    && filter.callable.is_none_or(|value| value == view.is_callable)
                     && (actor.agent().is_none() || view.is_callable)
                     && filter.q.as_ref().is_none_or(matches_query);
                 if is_match {
@@ -264,8 +262,8 @@ impl Hub {
         {
             return Ok((server, tool, version));
         }
-        let mut own_agent = self.tool_names.find(tenant, server.id, name);
-        if own_agent.is_none() {
+        let mut upstream_name = self.tool_names.find(tenant, server.id, name);
+        if upstream_name.is_none() {
             let all =
                 self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
             let mut names = HashMap::new();
@@ -273,7 +271,7 @@ impl Hub {
             for (ToolRecord { name, .. }, _) in all {
                 // Exports for some providers use shorter names, which calls then use as well.
                 let [qualified, short] = [MAX_NAME_LEN, MAX_NAME_LEN_SHORT]
-                    .map(|longest| qualified_name(&server.slug, &name, longest));
+                    .map(|max_len| qualified_name(&server.slug, &name, max_len));
                 for qualified in BTreeSet::from([qualified, short]) {
                     if names.insert(qualified.clone(), name.clone()).is_some() {
                         duplicates.insert(qualified);
@@ -281,11 +279,11 @@ impl Hub {
                 }
             }
             names.retain(|qualified, _| !duplicates.contains(qualified));
-            own_agent = names.get(name).cloned();
+            upstream_name = names.get(name).cloned();
             self.tool_names.insert(tenant, server.id, names);
         }
         let found = self
-            .find_upstream_tool(tenant, server.id, &own_agent.ok_or_else(|| tool_not_found(name))?)
+            .find_upstream_tool(tenant, server.id, &upstream_name.ok_or_else(|| tool_not_found(name))?)
             .await?;
         let (tool, version) = found.ok_or_else(|| tool_not_found(name))?;
         Ok((server, tool, version))

@@ -138,8 +138,8 @@ impl Hub {
         let tenant = actor.tenant();
         let (mut user, version) = self.require::<UserRecord>(tenant, DocumentKind::User, user).await?;
         let mut browser = None;
-        if let ChangedBy::User { old_password: old, session } = by {
-            self.check_old_password(tenant, &user, old, session).await?;
+        if let ChangedBy::User { old_password, session } = by {
+            self.check_old_password(tenant, &user, old_password, session).await?;
             browser = session;
         }
         let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
@@ -180,9 +180,9 @@ impl Hub {
         let Some(stored_hash) = &user.password else {
             let text = "an API token cannot set the first password: log in with a browser, or run `linchpin user \
                         password` on the machine of the hub";
-            let session_needed_error =
+            let session_required =
                 || Error::new(error::ErrorKind::PermissionDenied, "session_required", text);
-            return session.map(drop).ok_or_else(session_needed_error);
+            return session.map(drop).ok_or_else(session_required);
         };
         let missing = || Error::invalid("old_password", "must be present: enter the current password");
         let old = old.ok_or_else(missing)?;

@@ -43,9 +43,9 @@ impl HubSecrets {
 
     /// Adds keys of the key file to the secrets to search for.
     pub(crate) fn add<'a>(&self, keys: impl Iterator<Item = &'a [u8; 32]>) {
-        let mut search = lock(&self.0);
-        let existing_keys = search.keys.iter().cloned();
-        *search = Arc::new(SecretSearcher::new(existing_keys.chain(key_encodings(keys)).collect()));
+        let mut searcher = lock(&self.0);
+        let existing_keys = searcher.keys.iter().cloned();
+        *searcher = Arc::new(SecretSearcher::new(existing_keys.chain(key_encodings(keys)).collect()));
     }
 
     /// Returns the searcher that finds, in a text, all secrets of the hub known now.
@@ -99,13 +99,13 @@ impl SecretSearcher {
         // Two digits and the underscore before the check digits of a token.
         let ends: Vec<_> = (0..=u8::MAX).map(|byte| hex(&[byte]) + "_").collect();
         let blocks = || keys.iter().flat_map(|key| key.as_bytes().chunks_exact(BLOCK_LEN));
-        let offsets = blocks()
+        let patterns = blocks()
             .chain(formats.iter().map(|(text, _)| text.as_bytes()))
             .chain(ends.iter().map(String::as_bytes));
         let matcher = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostFirst)
             .kind(Some(AhoCorasickKind::DFA))
-            .build(offsets)
+            .build(patterns)
             .expect("a key file has too few keys to exceed the pattern limit");
         SecretSearcher { matcher, blocks: blocks().count(), keys, formats }
     }
@@ -132,9 +132,7 @@ impl SecretSearcher {
     fn find_secret(&self, text: &str, floor: usize, at: usize, pattern: usize) -> Option<Range<usize>> {
         let part = (pattern < self.blocks).then(|| self.find_key_part(text.as_bytes(), floor, at)).flatten();
         let matching_formats = || self.formats.iter().filter(|(prefix, _)| text[at..].starts_with(prefix));
-        let format = || {
-            Some(at..matching_formats().find_map(|(_, encoding_format)| encoding_format.find_end(text, at))?)
-        };
+        let format = || Some(at..matching_formats().find_map(|(_, encoding)| encoding.find_end(text, at))?);
         let is_format = pattern < self.blocks + self.formats.len();
         part.or_else(|| is_format.then(format).flatten())
             .or_else(|| find_token_end(text.as_bytes(), floor, at + 2))
@@ -146,10 +144,10 @@ impl SecretSearcher {
         let parts = self.keys.iter().flat_map(|key| {
             let blocks = key.as_bytes().chunks_exact(BLOCK_LEN).enumerate();
             blocks.filter(|(_, block)| rest.starts_with(block)).filter_map(|(index, _)| {
-                let (preceding, existing_keys) = key.as_bytes().split_at(index * BLOCK_LEN);
-                let (right, end) = common_prefix(existing_keys.iter(), rest.iter());
-                let (left, offset) = common_prefix(preceding.iter().rev(), before.iter().rev());
-                (left + right >= MIN_PART_LEN).then_some(at - offset..at + end)
+                let (preceding, following) = key.as_bytes().split_at(index * BLOCK_LEN);
+                let (right, right_len) = common_prefix(following.iter(), rest.iter());
+                let (left, left_len) = common_prefix(preceding.iter().rev(), before.iter().rev());
+                (left + right >= MIN_PART_LEN).then_some(at - left_len..at + right_len)
             })
         });
         parts.max_by_key(Range::len)
@@ -188,23 +186,23 @@ fn find_token_end(text: &[u8], floor: usize, underscore: usize) -> Option<Range<
 }
 
 /// Returns up to `count` digits from this offset of a text, with the offset after each of them. Line ends are skipped.
-fn read_digits(text: &str, offset: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
-    let bytes = text.bytes().enumerate().skip(offset).filter(|(_, byte)| !is_line_end(*byte));
+fn read_digits(text: &str, start: usize, count: usize, is_digit: fn(u8) -> bool) -> (String, Vec<usize>) {
+    let bytes = text.bytes().enumerate().skip(start).filter(|(_, byte)| !is_line_end(*byte));
     let digits = bytes.take_while(|(_, byte)| is_digit(*byte)).take(count);
     digits.map(|(index, byte)| (char::from(byte), index + 1)).unzip()
 }
 
 impl SecretEncoding {
     /// Returns the end of the API token or encoded line that starts at this offset, if one does.
-    fn find_end(self, text: &str, offset: usize) -> Option<usize> {
+    fn find_end(self, text: &str, start: usize) -> Option<usize> {
         match self {
             SecretEncoding::Plain => {
-                api_token::token_len(&text.as_bytes()[offset + api_token::PREFIX.len()..])
-                    .map(|length| offset + length)
+                api_token::token_len(&text.as_bytes()[start + api_token::PREFIX.len()..])
+                    .map(|length| start + length)
             }
             SecretEncoding::Hex => {
                 let is_digit = |byte: u8| byte.is_ascii_hexdigit();
-                let (mut digits, ends) = read_digits(text, offset, 2 * api_token::TOKEN_LEN, is_digit);
+                let (mut digits, ends) = read_digits(text, start, 2 * api_token::TOKEN_LEN, is_digit);
                 digits.truncate(digits.len() & !1);
                 let length = api_token::token_len(
                     unhex(&digits.to_ascii_lowercase())?.get(api_token::PREFIX.len()..)?,
@@ -212,18 +210,18 @@ impl SecretEncoding {
                 ends.get(2 * length - 1).copied()
             }
             SecretEncoding::KeyLine => {
-                let (name, rest) = text[offset..].split_once(' ')?;
+                let (name, rest) = text[start..].split_once(' ')?;
                 let id = rest.bytes().take_while(u8::is_ascii_digit).count();
                 let (before, key) = if name == "root" { (id + 1, rest.get(id + 1..)?) } else { (0, rest) };
                 let digits = key.bytes().take(64).take_while(u8::is_ascii_hexdigit).count();
-                (digits >= MIN_DIGITS).then_some(offset + name.len() + 1 + before + digits)
+                (digits >= MIN_DIGITS).then_some(start + name.len() + 1 + before + digits)
             }
             SecretEncoding::Base64(shift) => {
                 // The text before may be on another line; it has no part in the bytes after `lp_`.
                 let missing = (shift * 8).div_ceil(6);
                 let count = ((shift + api_token::TOKEN_LEN) * 8).div_ceil(6) - missing;
                 let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte);
-                let (digits, ends) = read_digits(text, offset, count, is_digit);
+                let (digits, ends) = read_digits(text, start, count, is_digit);
                 let mut digits = "A".repeat(missing) + &digits.replace('-', "+").replace('_', "/");
                 if digits.len() % 4 == 1 {
                     digits.pop(); // one digit alone is not a byte
@@ -284,7 +282,7 @@ pub(crate) mod tests {
 
     #[test]
     fn tokens_and_keys_are_masked_in_every_spelling() {
-        let search = secrets().searcher();
+        let searcher = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         let raw = unhex(KEY).unwrap();
         for around in ["", "é", "ab", "abc", "x=\"", "lp_", "{\"token\":\""] {
@@ -297,25 +295,23 @@ pub(crate) mod tests {
                     format!("{around}{}{around}", hex(secret).to_ascii_uppercase()),
                 ];
                 encodings.extend(String::from_utf8(whole));
-                for encoding_format in encodings {
-                    let masked = search
-                        .mask(&encoding_format)
-                        .unwrap_or_else(|| panic!("{encoding_format} is not masked"));
+                for encoded in encodings {
+                    let masked = searcher.mask(&encoded).unwrap_or_else(|| panic!("{encoded} is not masked"));
                     let is_short = masked.len() < 40; // only the text around the secret
-                    assert!(masked.contains(MASK) && is_short, "{encoding_format}: {masked}");
+                    assert!(masked.contains(MASK) && is_short, "{encoded}: {masked}");
                 }
             }
         }
-        assert_eq!(search.mask(&text()).unwrap(), "# linchpin keys\n***\n***\n");
+        assert_eq!(searcher.mask(&text()).unwrap(), "# linchpin keys\n***\n***\n");
         let other = text().replace("4e93", "5a07");
-        assert_eq!(search.mask(&other).unwrap(), "# linchpin keys\n***\n***\n");
+        assert_eq!(searcher.mask(&other).unwrap(), "# linchpin keys\n***\n***\n");
         let two = format!("{0} {0},{KEY}.", token.expose());
-        assert_eq!(search.mask(&two).unwrap(), "*** ***,***.");
+        assert_eq!(searcher.mask(&two).unwrap(), "*** ***,***.");
     }
 
     #[test]
     fn other_texts_stay_as_they_are() {
-        let search = secrets().searcher();
+        let searcher = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         let token = token.expose();
         for plain in [
@@ -333,41 +329,41 @@ pub(crate) mod tests {
             "root 1 é",
             "audit x",
         ] {
-            assert_eq!(search.mask(plain), None, "{plain}");
+            assert_eq!(searcher.mask(plain), None, "{plain}");
         }
     }
 
     #[test]
     fn parts_of_tokens_and_keys_are_masked() {
-        let search = secrets().searcher();
+        let searcher = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         let token = token.expose();
         for length in [56, 80, 103, 104, 105, 112] {
-            assert_eq!(search.mask(&token[..length]).as_deref(), Some(MASK), "{length} characters");
+            assert_eq!(searcher.mask(&token[..length]).as_deref(), Some(MASK), "{length} characters");
             let cut = STANDARD.encode(&token[..length]);
-            let masked = search.mask(&cut).unwrap();
+            let masked = searcher.mask(&cut).unwrap();
             assert!(masked.len() < 8, "{length} characters: {masked}");
         }
         for missing in [1, 30, 40, 56] {
-            let masked = search.mask(&token[missing..]).unwrap();
+            let masked = searcher.mask(&token[missing..]).unwrap();
             assert!(!masked.contains(&token[60..80]) && masked.ends_with(MASK), "{missing}: {masked}");
         }
-        for offset in 0..48 {
-            for end in offset + 16..=64 {
+        for start in 0..48 {
+            for end in start + 16..=64 {
                 assert_eq!(
-                    search.mask(&format!("x{}y", &AUDIT[offset..end])).unwrap(),
+                    searcher.mask(&format!("x{}y", &AUDIT[start..end])).unwrap(),
                     "x***y",
-                    "{offset}..{end}"
+                    "{start}..{end}"
                 );
             }
         }
         let unknown = AUDIT.replace("4e", "77");
-        assert_eq!(search.mask(&format!("audit {}", &unknown[..63])).unwrap(), MASK);
+        assert_eq!(searcher.mask(&format!("audit {}", &unknown[..63])).unwrap(), MASK);
     }
 
     #[test]
     fn secrets_are_masked_across_lines() {
-        let search = secrets().searcher();
+        let searcher = secrets().searcher();
         let (_, token, _) = api_token::issue(&SystemPlatform);
         for secret in [token.expose(), KEY] {
             for before in 0..100 {
@@ -381,7 +377,7 @@ pub(crate) mod tests {
                         continue;
                     }
                     for end in ["\n", "\r\n"] {
-                        let masked = search.mask(&lines.join(end)).unwrap();
+                        let masked = searcher.mask(&lines.join(end)).unwrap();
                         let rest = masked.split_once(MASK).unwrap().1;
                         assert!(rest.len() < 8, "{before} before {secret}: {masked}");
                     }

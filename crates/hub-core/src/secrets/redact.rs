@@ -125,32 +125,29 @@ impl Redactor {
 
     /// Redacts secrets in a JSON value: in its strings and member names.
     pub(crate) fn redact(&self, mut value: Value) -> Value {
-        self.redact_value(
-            &mut value,
-            self.hub_secrets.as_ref().map(|hub_secrets| hub_secrets.searcher()).as_deref(),
-        );
+        self.redact_value(&mut value, self.hub_secrets.as_ref().map(|secrets| secrets.searcher()).as_deref());
         value
     }
 
     /// Redacts the secrets in a JSON value in place, since most values contain nothing to redact.
-    fn redact_value(&self, value: &mut Value, hub_secrets: Option<&SecretSearcher>) {
+    fn redact_value(&self, value: &mut Value, searcher: Option<&SecretSearcher>) {
         match value {
             Value::String(text) => {
-                if let Some(masked) = self.redacted(text, hub_secrets) {
+                if let Some(masked) = self.redacted(text, searcher) {
                     *text = masked;
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item, hub_secrets)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(item, searcher)),
             Value::Object(members) => {
-                if members.keys().any(|name| self.redacted(name, hub_secrets).is_some()) {
+                if members.keys().any(|name| self.redacted(name, searcher).is_some()) {
                     let before = std::mem::take(members);
                     let renamed = before.into_iter().map(|(name, value)| {
-                        let masked = self.redacted(&name, hub_secrets);
+                        let masked = self.redacted(&name, searcher);
                         (masked.unwrap_or(name), value)
                     });
                     *members = renamed.collect::<Map<_, _>>();
                 }
-                members.values_mut().for_each(|value| self.redact_value(value, hub_secrets));
+                members.values_mut().for_each(|value| self.redact_value(value, searcher));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
@@ -158,13 +155,13 @@ impl Redactor {
 
     /// Replaces the credentials in a text by `***`.
     pub(crate) fn redact_text(&self, text: String) -> String {
-        self.redacted(&text, self.hub_secrets.as_ref().map(|hub_secrets| hub_secrets.searcher()).as_deref())
+        self.redacted(&text, self.hub_secrets.as_ref().map(|secrets| secrets.searcher()).as_deref())
             .unwrap_or(text)
     }
 
     /// Returns the text with secrets redacted, or `None` if there is nothing to redact.
-    fn redacted(&self, text: &str, hub_secrets: Option<&SecretSearcher>) -> Option<String> {
-        let mut masked = hub_secrets.and_then(|hub_secrets| hub_secrets.mask(text));
+    fn redacted(&self, text: &str, searcher: Option<&SecretSearcher>) -> Option<String> {
+        let mut masked = searcher.and_then(|searcher| searcher.mask(text));
         for form in &self.patterns {
             let text = masked.as_deref().unwrap_or(text);
             if text.contains(form.as_str()) {
@@ -172,8 +169,8 @@ impl Redactor {
             }
         }
         let Some(tokens) = &self.tokens else { return masked };
-        lock(&tokens.0).iter().fold(masked, |masked, secret_value| {
-            let again = secret_value.redacted(masked.as_deref().unwrap_or(text), None);
+        lock(&tokens.0).iter().fold(masked, |masked, redactor| {
+            let again = redactor.redacted(masked.as_deref().unwrap_or(text), None);
             again.or(masked)
         })
     }
@@ -192,8 +189,8 @@ fn url_credentials(text: &str) -> Vec<Secret> {
         let password =
             password.filter(|password| password.len() >= MIN_NAMED_SECRET_LEN && *password != user);
         let user = (user.len() >= MIN_URL_TOKEN_LEN).then_some(user);
-        let compact_name = password.map(|_| user_info);
-        for secret in [compact_name, password, user].into_iter().flatten() {
+        let user_and_password = password.map(|_| user_info);
+        for secret in [user_and_password, password, user].into_iter().flatten() {
             found.push(Secret::new(secret));
             found.extend(percent_decode(secret).map(Secret::new));
         }
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn a_secret_is_hidden_in_every_form() {
         let secret = "canary \"a/b\"+é?~7f";
-        let secret_value = Redactor::new(&[Secret::new(secret)]);
+        let redactor = Redactor::new(&[Secret::new(secret)]);
         let mut forms = vec![
             secret.to_owned(),
             hex(secret.as_bytes()),
@@ -267,18 +264,18 @@ mod tests {
             forms.push(URL_SAFE_NO_PAD.encode(format!("{around}{secret}")));
         }
         for form in forms {
-            let value = secret_value.redact(json!({ "text": [format!("it is {form}.")], &form: 1 }));
+            let value = redactor.redact(json!({ "text": [format!("it is {form}.")], &form: 1 }));
             let text = value.to_string();
             assert!(text.contains(MASK) && !text.contains(&form), "{form}: {text}");
-            assert_ne!(secret_value.redact_text(form.clone()), form);
+            assert_ne!(redactor.redact_text(form.clone()), form);
         }
-        assert_eq!(secret_value.redact(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
+        assert_eq!(redactor.redact(json!({"a": ["can", 1, null]})), json!({"a": ["can", 1, null]}));
     }
 
     #[test]
     fn what_is_secret_in_the_environment_of_a_program_is_hidden() {
         let hub_secrets = crate::secrets::hub_secrets::tests::secrets();
-        let redact_value = |name: &str, value: &str, expected: &str| {
+        let redact_env = |name: &str, value: &str, text: &str| {
             let env = [(name.to_owned(), value.to_owned())].into();
             let secrets = ["CONFIDED".to_owned()].into();
             let program = ProgramSpec { env, secrets, ..ProgramSpec::new("x", &[]) };
@@ -294,44 +291,44 @@ mod tests {
                 created: now,
                 updated: now,
             };
-            Redactor::for_server(&server, None, Some(&hub_secrets)).redact_text(expected.to_owned())
+            Redactor::for_server(&server, None, Some(&hub_secrets)).redact_text(text.to_owned())
         };
-        assert_eq!(redact_value("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
-        assert_eq!(redact_value("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
-        assert_eq!(redact_value("NODE_ENV", "production", "in production"), "in production");
-        assert_eq!(redact_value("CONFIDED", "short", "it is short"), "it is ***");
+        assert_eq!(redact_env("GITHUB_PAT", "ghp_canary", "it is ghp_canary"), "it is ***");
+        assert_eq!(redact_env("SENTRY_DSN", "https://a@b.example/1", "at https://a@b.example/1"), "at ***");
+        assert_eq!(redact_env("NODE_ENV", "production", "in production"), "in production");
+        assert_eq!(redact_env("CONFIDED", "short", "it is short"), "it is ***");
         let url = "postgres://ada:can%2fary@db.example:5432/x";
-        assert_eq!(redact_value("DATABASE_URL", url, &format!("to {url}")), "to ***");
-        for (expected, actual) in [
+        assert_eq!(redact_env("DATABASE_URL", url, &format!("to {url}")), "to ***");
+        for (text, expected) in [
             ("as ada:can%2fary there", "as *** there"),
             ("as ada with can%2fary or can%2Fary or can/ary", "as ada with *** or *** or ***"),
             ("to db.example:5432/x", "to db.example:5432/x"),
         ] {
-            assert_eq!(redact_value("WHERE", url, expected), actual);
-            assert_eq!(redact_value("WHERE", &format!("a,{url}, redis://:other@b"), expected), actual);
+            assert_eq!(redact_env("WHERE", url, text), expected);
+            assert_eq!(redact_env("WHERE", &format!("a,{url}, redis://:other@b"), text), expected);
         }
         assert_eq!(
-            redact_value("ALL", "redis://:the-first@a redis://:the-second@b", "the-first and the-second"),
+            redact_env("ALL", "redis://:the-first@a redis://:the-second@b", "the-first and the-second"),
             "*** and ***"
         );
         for plain in ["postgres://postgres:postgres@db", "mysql://ada:echo@db"] {
-            assert_eq!(redact_value("WHERE", plain, "postgres_query, echo"), "postgres_query, echo");
+            assert_eq!(redact_env("WHERE", plain, "postgres_query, echo"), "postgres_query, echo");
         }
         let token = "a-token-of-twenty-signs";
         assert_eq!(
-            redact_value("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),
+            redact_env("REPO", &format!("https://{token}@git.example/x"), &format!("with {token}")),
             "with ***"
         );
-        assert_eq!(redact_value("REPO", "https://postgres@git.example/x", "postgres"), "postgres");
-        assert_eq!(redact_value("NPM", "https://npm.example:4430/@scope/x", "4430 scope"), "4430 scope");
+        assert_eq!(redact_env("REPO", "https://postgres@git.example/x", "postgres"), "postgres");
+        assert_eq!(redact_env("NPM", "https://npm.example:4430/@scope/x", "4430 scope"), "4430 scope");
         for broken in ["://", "a://@", "a://:@b", "a://b:%@c", "a://b:%zz%é@c", "://é@"] {
-            redact_value("BROKEN", broken, "fine");
+            redact_env("BROKEN", broken, "fine");
         }
     }
 
     #[test]
     fn what_is_too_short_to_be_told_from_other_texts_stays() {
-        let secret_value = Redactor::new(&[Secret::new("a"), Secret::new("")]);
-        assert_eq!(secret_value.redact(json!("a banana")), json!("a banana"));
+        let redactor = Redactor::new(&[Secret::new("a"), Secret::new("")]);
+        assert_eq!(redactor.redact(json!("a banana")), json!("a banana"));
     }
 }

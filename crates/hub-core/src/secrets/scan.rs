@@ -114,12 +114,12 @@ pub fn find_secret_argument(args: &[String]) -> Option<usize> {
     let queried = |text: &str| text.split_once("://").is_some() && text.split(['?', '&']).skip(1).any(named);
     args.iter().enumerate().position(|(index, text)| {
         let before = index.checked_sub(1).map(|before| &args[before]);
-        let is_followed =
+        let follows_flag =
             before.is_some_and(|name| name.starts_with('-') && !name.contains('=') && is_secret_name(name));
         let header = text.split_once(':').is_some_and(|(name, value)| {
             !name.contains(['/', ' ']) && is_secret_name(name) && is_value(value.trim_start())
         });
-        contains_secret(text) || named(text) || queried(text) || header || is_followed && is_value(text)
+        contains_secret(text) || named(text) || queried(text) || header || follows_flag && is_value(text)
     })
 }
 

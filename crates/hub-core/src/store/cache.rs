@@ -112,10 +112,10 @@ impl CacheState {
             CacheScope::Document(key) => self.remove(tenant, key),
             CacheScope::Children(kind, parent) => {
                 let is_part = |stored: &StoredDocument| stored.document.parent.as_ref() == Some(parent);
-                let cached_documents = self.documents.iter().filter(|((owner, key), stored)| {
+                let children = self.documents.iter().filter(|((owner, key), stored)| {
                     *owner == tenant && key.kind == *kind && is_part(stored)
                 });
-                let parts: Vec<_> = cached_documents.map(|((_, key), _)| key.clone()).collect();
+                let parts: Vec<_> = children.map(|((_, key), _)| key.clone()).collect();
                 for key in &parts {
                     self.remove(tenant, key);
                 }
@@ -206,8 +206,8 @@ impl Store for CachedStore {
     async fn commit(&self, tenant: TenantId, mut batch: Batch) -> Result<()> {
         // The store of a cluster distributes the events itself, with the change.
         let is_single_hub = self.inner.shared().is_none();
-        let event = if is_single_hub { std::mem::take(&mut batch.events) } else { Vec::new() };
-        let publish = PublishOnCommit::new(self.events.clone(), tenant, event);
+        let events = if is_single_hub { std::mem::take(&mut batch.events) } else { Vec::new() };
+        let publish = PublishOnCommit::new(self.events.clone(), tenant, events);
         self.commit_changes(tenant, batch, publish).await
     }
 

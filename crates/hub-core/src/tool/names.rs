@@ -64,23 +64,23 @@ impl Slug {
 /// Returns the qualified name of a tool (`mcp_SERVER__TOOL`), shortened to at most `max_len` characters.
 pub fn qualified_name(server: &Slug, tool: &str, max_len: usize) -> String {
     let prefix = format!("mcp_{}__", server.0);
-    let is_slug_byte = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
-    let is_plain = !tool.is_empty() && tool.chars().all(is_slug_byte) && !has_digest_suffix(tool);
+    let is_name_char = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    let is_plain = !tool.is_empty() && tool.chars().all(is_name_char) && !has_digest_suffix(tool);
     if is_plain && prefix.len() + tool.len() <= max_len {
         return prefix + tool;
     }
     let digest = Digest::of("linchpin tool name").part(tool).finish().to_string();
     let available = max_len.saturating_sub(prefix.len() + 1 + DIGEST_LEN);
     let replaced: String =
-        tool.chars().map(|char| if is_slug_byte(char) { char } else { '_' }).take(available).collect();
+        tool.chars().map(|char| if is_name_char(char) { char } else { '_' }).take(available).collect();
     format!("{prefix}{replaced}_{}", &digest[..DIGEST_LEN])
 }
 
 /// Returns whether a tool name ends like a shortened name with a digest, which could collide with another tool.
 fn has_digest_suffix(tool: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|prefix| {
-        let suffix = &tool.as_bytes()[prefix..];
+    tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|start| {
+        let suffix = &tool.as_bytes()[start..];
         suffix[0] == b'_' && suffix[1..].iter().all(is_digit)
     })
 }
@@ -131,8 +131,8 @@ mod tests {
         );
         assert!(qualified_name(&server, "", MAX_NAME_LEN).starts_with("mcp_files___"));
         // A server cannot choose the qualified name of another tool.
-        let suffix = dotted.strip_prefix("mcp_files__").unwrap();
-        assert_ne!(qualified_name(&server, suffix, MAX_NAME_LEN), dotted);
+        let adapted = dotted.strip_prefix("mcp_files__").unwrap();
+        assert_ne!(qualified_name(&server, adapted, MAX_NAME_LEN), dotted);
     }
 
     proptest! {

@@ -205,7 +205,7 @@ impl KeyFile {
     ) -> io::Result<()> {
         let found = Self::read(&self.path).map_err(io::Error::other)?;
         let is_known = |root: &RootKey| {
-            self.find_root(root.id).is_some_and(|hub_secrets| hub_secrets.key.bytes() == root.key.bytes())
+            self.find_root(root.id).is_some_and(|known| known.key.bytes() == root.key.bytes())
         };
         if !found.is_some_and(|found| found.audit == self.audit && found.roots.iter().all(is_known)) {
             let text = "the file was changed by another process: run `linchpin key rotate` again";

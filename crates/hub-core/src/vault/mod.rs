@@ -77,23 +77,23 @@ impl RootKey {
         tenant: TenantId,
         before: u32,
     ) -> (TenantKey, WrappedTenantKey) {
-        let made = TenantKey { tenant, number: before + 1, key: SealingKey::random(platform) };
-        let wrapped = self.wrap(platform, &made);
-        (made, wrapped)
+        let key = TenantKey { tenant, number: before + 1, key: SealingKey::random(platform) };
+        let wrapped = self.wrap(platform, &key);
+        (key, wrapped)
     }
 
     /// Encrypts a tenant key with this root key.
     pub fn wrap(&self, platform: &dyn Platform, key: &TenantKey) -> WrappedTenantKey {
-        let binding_bytes = key_binding(key.tenant, key.number, self.id);
-        let sealed = self.key.seal(platform, &binding_bytes, key.key.bytes());
+        let binding = key_binding(key.tenant, key.number, self.id);
+        let sealed = self.key.seal(platform, &binding, key.key.bytes());
         WrappedTenantKey { tenant: key.tenant, number: key.number, root: self.id, sealed }
     }
 
     /// Decrypts a tenant key that this root key wraps.
     pub fn unwrap(&self, wrapped: &WrappedTenantKey) -> Result<TenantKey> {
-        let binding_bytes = key_binding(wrapped.tenant, wrapped.number, self.id);
+        let binding = key_binding(wrapped.tenant, wrapped.number, self.id);
         let unwrapped =
-            self.key.open(&binding_bytes, &wrapped.sealed).and_then(|bytes| SealingKey::from_slice(&bytes));
+            self.key.open(&binding, &wrapped.sealed).and_then(|bytes| SealingKey::from_slice(&bytes));
         let key = unwrapped.ok_or_else(|| {
             let text =
                 "a tenant key cannot be decrypted with this key file: use the key file that it was encrypted with";

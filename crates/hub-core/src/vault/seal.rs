@@ -40,10 +40,10 @@ impl SealingKey {
     }
 
     pub(super) fn open(&self, associated_data: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        let (&form, rest) = sealed.split_first()?;
+        let (&version, rest) = sealed.split_first()?;
         let (proof, rest) = rest.split_at_checked(COMMITMENT_LEN)?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        if form != FORMAT_VERSION
+        if version != FORMAT_VERSION
             || hmac::verify(&self.commitment_key(), &[nonce, associated_data].concat(), proof).is_err()
         {
             return None;

@@ -134,7 +134,7 @@ impl Hub {
         let named = || selection.tools.iter().flatten().chain(&selection.trusted);
         let was_selected = |name: &String| {
             before.is_some_and(|before| {
-                before.tools.iter().flatten().chain(&before.trusted).any(|was_selected| was_selected == name)
+                before.tools.iter().flatten().chain(&before.trusted).any(|tool| tool == name)
             })
         };
         if named().all(was_selected) || self.contact(tenant, server).await?.0.last_synced.is_none() {
@@ -156,15 +156,15 @@ impl Hub {
 
 /// Builds the error for an unknown tool, with similar names.
 fn unknown_tool(slug: &str, name: &str, existing: &BTreeSet<String>) -> Error {
-    let similarity = |existing: &str| strsim::normalized_damerau_levenshtein(name, existing);
-    // Each comparison takes the product of both lengths. Names of very different lengths cannot reach `ALIKE`.
+    let similarity = |candidate: &str| strsim::normalized_damerau_levenshtein(name, candidate);
+    // Each comparison takes the product of both lengths. Names of very different lengths cannot reach `MIN_SIMILARITY`.
     let length = name.chars().count();
-    let is_similar = |existing: &&String| {
-        let existing = existing.chars().count();
-        length.max(existing) <= MAX_COMPARED_LEN && 2 * length.min(existing) >= length.max(existing)
+    let is_comparable = |candidate: &&String| {
+        let other = candidate.chars().count();
+        length.max(other) <= MAX_COMPARED_LEN && 2 * length.min(other) >= length.max(other)
     };
-    let close = existing.iter().filter(is_similar).take(MAX_COMPARED);
-    let mut close: Vec<_> = close.map(|existing| (similarity(existing), existing)).collect();
+    let close = existing.iter().filter(is_comparable).take(MAX_COMPARED);
+    let mut close: Vec<_> = close.map(|candidate| (similarity(candidate), candidate)).collect();
     close.retain(|(similarity, _)| *similarity >= MIN_SIMILARITY);
     close.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let list = |names: Vec<&String>| {

@@ -37,8 +37,8 @@ impl GrantAuthorizer {
             *lock(&self.rejection) = status.again;
         }
         match &*lock(&self.rejection) {
-            Some(reauthorization) if reauthorization.version == version => {
-                Err(AuthError::new(AuthErrorKind::SignInRequired, reauthorization.why.clone()))
+            Some(rejection) if rejection.version == version => {
+                Err(AuthError::new(AuthErrorKind::SignInRequired, rejection.why.clone()))
             }
             _ => Ok(()),
         }
@@ -66,9 +66,10 @@ impl GrantAuthorizer {
         let reason =
             format!("the sign-in to `{slug}` has expired or was revoked: sign in again with `{command}`");
         tracing::info!(server = slug, %error, "OAuth grant rejected; reauthorization required");
-        let again = ReauthorizationRequired { version, why: reason.clone() };
-        *lock(&self.rejection) = Some(again.clone());
-        let stored = self.status.update(|status| status.again.replace(again.clone()) != Some(again.clone()));
+        let rejection = ReauthorizationRequired { version, why: reason.clone() };
+        *lock(&self.rejection) = Some(rejection.clone());
+        let stored =
+            self.status.update(|status| status.again.replace(rejection.clone()) != Some(rejection.clone()));
         if let Err(error) = stored.await {
             tracing::warn!(%error, "failed to store the rejection of an OAuth grant");
         }
@@ -78,12 +79,11 @@ impl GrantAuthorizer {
     /// Builds the error for a grant that lacks scopes, and stores the missing scopes for the next sign-in.
     async fn insufficient_scope_error(&self, required: &Scopes) -> AuthError {
         let GrantAuthorizer { slug, sign_in_command: command, .. } = self;
-        let requirement = format!("the scope `{}`", escape_invisible(&required.to_string()));
+        let scope = format!("the scope `{}`", escape_invisible(&required.to_string()));
         let granted = self.oauth.granted(&self.url).unwrap_or_default();
         if !required.is_empty() && granted.covers(required) {
-            let text = format!(
-                "`{slug}` requires {requirement}, which the grant has: contact the operator of the server"
-            );
+            let text =
+                format!("`{slug}` requires {scope}, which the grant has: contact the operator of the server");
             return AuthError::new(AuthErrorKind::Scope, text);
         }
         if required.is_empty() {
@@ -96,8 +96,7 @@ impl GrantAuthorizer {
         if let Err(error) = self.status.update(|status| status.add_missing_scopes(required.iter())).await {
             tracing::warn!(%error, "failed to store the missing scopes of an OAuth grant");
         }
-        let text =
-            format!("`{slug}` requires {requirement}: sign in again with `{command}`, which requests it");
+        let text = format!("`{slug}` requires {scope}: sign in again with `{command}`, which requests it");
         AuthError::new(AuthErrorKind::Scope, text)
     }
 }

@@ -50,14 +50,14 @@ impl Hub {
         // Consume the pending sign-in before the token exchange: a second callback, here or at another hub, must fail.
         match self.save_pending(tenant, &server, id, &pending, version).await {
             Err(error) if error.kind() == error::ErrorKind::Conflict => return Err(no_pending_sign_in()),
-            kept => kept?,
+            result => result?,
         }
         let callback = self.options.callback.as_deref().unwrap_or_default();
-        let redirect_url = format!("{callback}?{query}");
+        let callback_url = format!("{callback}?{query}");
         let (hub, id) = (self.clone(), id.to_owned());
         // Detached: the browser may disconnect before the exchange has finished.
         self.detached(async move {
-            match hub.finish_sign_in(tenant, &server, &pending, &redirect, &redirect_url).await {
+            match hub.finish_sign_in(tenant, &server, &pending, &redirect, &callback_url).await {
                 Ok(missing_scopes) => {
                     pending.progress = SignInStatus::Done;
                     pending.sync_error =
@@ -82,7 +82,7 @@ impl Hub {
         server: &Server,
         pending: &PendingSignIn,
         redirect: &PendingRedirect,
-        redirect_url: &str,
+        callback_url: &str,
     ) -> Result<Scopes, String> {
         let text = |error: Error| error.message().to_owned();
         let owner = GrantOwner { tenant, server: server.id, agent: pending.agent };
@@ -93,7 +93,7 @@ impl Hub {
         let actor = Actor::new(tenant, pending.by.parse().map_err(text)?);
         let (flow_state, egress) =
             (Secret::new(redirect.rest.as_str()), self.connections.egress(actor, server.id));
-        if let Err(error) = oauth.resume_sign_in(&url, &egress, &flow_state, redirect_url).await {
+        if let Err(error) = oauth.resume_sign_in(&url, &egress, &flow_state, callback_url).await {
             let hint = match error.code() {
                 Some("invalid_scope") => self.clear_missing_scopes(owner, server).await.map_err(text)?,
                 _ => "",
@@ -113,23 +113,19 @@ impl Hub {
             return Err(escape_invisible(&with_egress_hint(&error.to_string())));
         }
         let no_token = || "the authorization server returned no token: start the sign-in again".to_owned();
-        let new_grant = store.new_grant().ok_or_else(no_token)?;
-        GrantStore::new(self, owner, server, tokens)
-            .map_err(text)?
-            .replace(&new_grant)
-            .await
-            .map_err(text)?;
+        let grant = store.new_grant().ok_or_else(no_token)?;
+        GrantStore::new(self, owner, server, tokens).map_err(text)?.replace(&grant).await.map_err(text)?;
         Ok(probe.missing_scopes(&url))
     }
 
     /// Clears the missing scopes after the authorization server has rejected them. Returns a note for the error text if
     /// there were any.
     async fn clear_missing_scopes(&self, owner: GrantOwner, server: &Server) -> Result<&'static str> {
-        let endpoint = self.status_store(owner, server)?;
-        if endpoint.read().await?.wanted.is_empty() {
+        let status_store = self.status_store(owner, server)?;
+        if status_store.read().await?.wanted.is_empty() {
             return Ok("");
         }
-        endpoint.update(|status| !std::mem::take(&mut status.wanted).is_empty()).await?;
+        status_store.update(|status| !std::mem::take(&mut status.wanted).is_empty()).await?;
         Ok(
             ": the additional scopes that the server required are not requested any more; start the sign-in again",
         )
@@ -160,19 +156,14 @@ impl Hub {
     }
 
     /// Resets the grant status after a sign-in or sign-out, except for the scopes that the server still requires.
-    pub(super) async fn reset_grant_status(
-        &self,
-        owner: GrantOwner,
-        server: &Server,
-        missing_scopes: &Scopes,
-    ) {
+    pub(super) async fn reset_grant_status(&self, owner: GrantOwner, server: &Server, missing: &Scopes) {
         self.oauth_broker.evict(owner);
         let reset = match self.status_store(owner, server) {
-            Ok(endpoint) => {
-                let change = endpoint.update(|standing| {
-                    let had_status = standing.again.take().is_some() | !standing.wanted.is_empty();
-                    standing.wanted.clear();
-                    standing.add_missing_scopes(missing_scopes.iter()) | had_status
+            Ok(status_store) => {
+                let change = status_store.update(|status| {
+                    let had_any = status.again.take().is_some() | !status.wanted.is_empty();
+                    status.wanted.clear();
+                    status.add_missing_scopes(missing.iter()) | had_any
                 });
                 change.await
             }

@@ -138,22 +138,22 @@ impl GrantStatusStore {
 
     /// Reads the status of the grant, including buffered trace entries.
     pub(super) async fn read(&self) -> Result<GrantStatus> {
-        let _turn = self.buffer.write_lock.lock().await;
-        let buffer = lock(&self.buffer.entries).get(&self.owner).cloned().unwrap_or_default();
+        let _guard = self.buffer.write_lock.lock().await;
+        let buffered = lock(&self.buffer.entries).get(&self.owner).cloned().unwrap_or_default();
         let (mut status, _) = self.load().await?;
-        status.append_trace(&buffer);
+        status.append_trace(&buffered);
         Ok(status)
     }
 
     /// Changes the stored status; `change` returns whether it changed anything.
     pub(super) async fn update(&self, change: impl Fn(&mut GrantStatus) -> bool) -> Result<()> {
         let GrantOwner { tenant, server, .. } = self.owner;
-        let _turn = self.buffer.write_lock.lock().await;
-        let buffer = lock(&self.buffer.entries).remove(&self.owner).unwrap_or_default();
-        for attempt in 1.. {
+        let _guard = self.buffer.write_lock.lock().await;
+        let buffered = lock(&self.buffer.entries).remove(&self.owner).unwrap_or_default();
+        for count in 1.. {
             let (mut status, version) = self.load().await?;
-            status.append_trace(&buffer);
-            if !change(&mut status) && buffer.is_empty() {
+            status.append_trace(&buffered);
+            if !change(&mut status) && buffered.is_empty() {
                 break;
             }
             let document = document(DocumentKind::Trace, self.id, &status)?.with_parent(server);
@@ -163,8 +163,7 @@ impl GrantStatusStore {
                 .commit(tenant, Batch::new().change(require_server).change(upsert(document, version)))
                 .await
             {
-                Err(error) if error.kind() == error::ErrorKind::Conflict && attempt < MAX_COMMIT_ATTEMPTS => {
-                } // another hub
+                Err(error) if error.kind() == error::ErrorKind::Conflict && count < MAX_COMMIT_ATTEMPTS => {} // another hub
                 Err(error) if error.kind() == error::ErrorKind::NotFound => break, // the server was removed
                 done => return done,
             }

@@ -115,14 +115,14 @@ impl Hub {
         let id = grant_binding(server, agent)?.id;
         let cached = lock(&self.oauth_broker.authorizers).get(&owner).cloned();
         let cached = cached.filter(|cached| cached.version == server.version);
-        let cached = if let Some(cached) = cached {
+        let entry = if let Some(cached) = cached {
             cached
         } else {
-            let cached = self.build_authorizer(owner, server).await?;
-            lock(&self.oauth_broker.authorizers).insert(owner, cached.clone());
-            cached
+            let built = self.build_authorizer(owner, server).await?;
+            lock(&self.oauth_broker.authorizers).insert(owner, built.clone());
+            built
         };
-        let proof = AuthMaterial::OAuth(cached.authorizer, cached.tokens);
+        let proof = AuthMaterial::OAuth(entry.authorizer, entry.tokens);
         Ok(Some(ConnectionCredential { id, version: 0, proof }))
     }
 
@@ -135,7 +135,7 @@ impl Hub {
             status: self.status_store(owner, server)?,
             slug: server.slug.as_str().to_owned(),
             sign_in_command: self.sign_in_command(owner, server).await?,
-            url: server.transport.remote().map(|status_store| status_store.url.clone()).unwrap_or_default(),
+            url: server.transport.remote().map(|endpoint| endpoint.url.clone()).unwrap_or_default(),
             rejection: Mutex::default(),
         };
         Ok(CachedAuthorizer { version: server.version, authorizer: Arc::new(guarded), tokens })

@@ -86,15 +86,15 @@ impl Hub {
         tenant: TenantId,
         server: &Server,
         id: &str,
-        waiting: &PendingSignIn,
+        pending: &PendingSignIn,
         version: u64,
     ) -> Result<()> {
         let label = SecretBinding {
             id: pending_id(id),
             kind: KIND_PENDING_SIGN_IN.to_owned(),
-            ..grant_binding(server, waiting.agent)?
+            ..grant_binding(server, pending.agent)?
         };
-        let text = serde_json::to_string(waiting).map_err(|error| {
+        let text = serde_json::to_string(pending).map_err(|error| {
             Error::new(
                 error::ErrorKind::Internal,
                 "record_unwritable",
@@ -178,18 +178,18 @@ impl Hub {
             {
                 continue;
             }
-            let waiting = match self.load_pending_by_id(tenant, secret_id).await {
+            let pending = match self.load_pending_by_id(tenant, secret_id).await {
                 Ok(None) => continue,
-                Ok(Some((waiting, _))) => Some(waiting),
+                Ok(Some((pending, _))) => Some(pending),
                 Err(error) if matches!(error.code(), "record_unreadable" | "secret_unreadable") => {
                     tracing::warn!(%error, "deleting an unreadable pending sign-in");
                     None
                 }
                 Err(error) => return Err(error),
             };
-            if waiting.as_ref().is_none_or(|waiting| waiting.is_expired(now)) {
+            if pending.as_ref().is_none_or(|pending| pending.is_expired(now)) {
                 self.delete_if_present(tenant, key).await?;
-            } else if waiting.is_some_and(|waiting| waiting.progress == SignInStatus::Waiting) {
+            } else if pending.is_some_and(|pending| pending.progress == SignInStatus::Waiting) {
                 count += 1;
             }
         }

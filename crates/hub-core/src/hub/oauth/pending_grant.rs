@@ -89,8 +89,8 @@ impl Authorize for TokenProbe {
         Box::pin(async move {
             if is_insufficient_scope(&rejection) {
                 let mut required = lock(&self.missing_scopes);
-                let required_scope = rejection.challenge.scope.unwrap_or_default();
-                *required = required.iter().chain(required_scope.iter()).collect();
+                let scopes = rejection.challenge.scope.unwrap_or_default();
+                *required = required.iter().chain(scopes.iter()).collect();
                 return Ok(false);
             }
             let done = self.oauth.on_rejected(request, rejection).await;

@@ -110,11 +110,11 @@ impl Hub {
             })
         };
         self.check_capacity(tenant, server.id).await?;
-        let challenge_result =
+        let result =
             tokio::time::timeout(DISCOVERY_TIMEOUT, self.trigger_challenge(actor, &server, &oauth, tokens))
                 .await;
         let captured = lock(&captured).take();
-        let (progress, redirect) = match (captured, challenge_result) {
+        let (progress, redirect) = match (captured, result) {
             (Some((url, flow_state)), _) => {
                 let state = url.split_once('?').and_then(|(_, query)| state_in(query)).unwrap_or_default();
                 (
@@ -226,7 +226,7 @@ impl Hub {
     /// Returns the authorization URL, and the proof that the callback must present.
     pub async fn sign_in_redirect(&self, actor: Actor, id: &str) -> Result<(String, String)> {
         let pending = self.own_sign_in(actor, id).await?;
-        let finished_error = || {
+        let finished = || {
             Error::new(
                 error::ErrorKind::Conflict,
                 "sign_in_finished",
@@ -234,7 +234,7 @@ impl Hub {
             )
         };
         let redirect =
-            pending.away.filter(|_| pending.progress == SignInStatus::Waiting).ok_or_else(finished_error)?;
+            pending.away.filter(|_| pending.progress == SignInStatus::Waiting).ok_or_else(finished)?;
         Ok((redirect.url, format!("{}.{id}", actor.tenant())))
     }
 

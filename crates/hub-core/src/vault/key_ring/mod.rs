@@ -89,8 +89,8 @@ impl KeyRing {
     pub fn new(store: Arc<dyn Store>, platform: Arc<dyn Platform>, file: KeyFile) -> Self {
         let (hub_secrets, cache) = (file.hub_secrets().clone(), Arc::<Mutex<KeyCache>>::default());
         if let Some(shared) = store.shared() {
-            let open = cache.clone();
-            shared.on_invalidation(move |invalidation| lock(&open).invalidate(invalidation));
+            let key_cache = cache.clone();
+            shared.on_invalidation(move |invalidation| lock(&key_cache).invalidate(invalidation));
         }
         KeyRing { store, platform, file: tokio::sync::Mutex::new(file), hub_secrets, cache }
     }

@@ -164,20 +164,14 @@ impl KeyRing {
         let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
         for _ in 0..MAX_ATTEMPTS {
             let StoredDocument { document, version } = stored;
-            let (key, sealed_secret) = (document.key.clone(), document.clone().parse_body::<SealedSecret>()?);
+            let (key, sealed) = (document.key.clone(), document.clone().parse_body::<SealedSecret>()?);
             let id = key.id.parse().map_err(|_| damaged_error("a secret"))?;
-            let label = SecretBinding {
-                id,
-                kind: sealed_secret.kind.clone(),
-                bound_to: sealed_secret.bound_to.clone(),
-            };
-            let bytes = unhex(&sealed_secret.bytes).ok_or_else(|| damaged_error("a secret"))?;
+            let label = SecretBinding { id, kind: sealed.kind.clone(), bound_to: sealed.bound_to.clone() };
+            let bytes = unhex(&sealed.bytes).ok_or_else(|| damaged_error("a secret"))?;
             let plaintext = decrypt(keys, &label, &bytes)?;
-            let rewrapped = SealedSecret {
-                bytes: hex(&newest.seal(&*self.platform, &label, &plaintext)),
-                ..sealed_secret
-            };
-            let document = Document { body: Document::new(key.clone(), &rewrapped)?.body, ..document };
+            let resealed =
+                SealedSecret { bytes: hex(&newest.seal(&*self.platform, &label, &plaintext)), ..sealed };
+            let document = Document { body: Document::new(key.clone(), &resealed)?.body, ..document };
             match self.store.commit(tenant, Batch::new().change(StoreChange::Put { document, version })).await
             {
                 Err(error)
