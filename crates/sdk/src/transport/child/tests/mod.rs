@@ -205,7 +205,10 @@ async fn closing_writes_everything_first() {
 #[tokio::test]
 async fn an_end_says_how_and_why() {
     let cases = [
-        ("echo one; echo 'boom: no key' >&2; exit 3", "exited with status 3; last error output: no key"),
+        (
+            "echo one; echo 'boom: no key' >&2; exit 3",
+            "exited with status 3; last error output: boom: no key",
+        ),
         ("echo one", "exited with status 0"),
         ("echo one; kill -9 $$", "was terminated by signal 9 (SIGKILL)"),
     ];
