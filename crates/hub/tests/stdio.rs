@@ -33,10 +33,10 @@ fn demo() -> Command {
 }
 
 fn assert_answered(output: &str) {
-    let mut transcript = Conversation::new();
-    transcript.record_sent(INPUT);
+    let mut conversation = Conversation::new();
+    conversation.record_sent(INPUT);
     for line in output.lines() {
-        assert_eq!(transcript.check_received(line), Ok(()));
+        assert_eq!(conversation.check_received(line), Ok(()));
     }
     let answer = |id: &str| {
         let found = output.lines().find(|line| line.contains(id) && line.contains("\"result\""));

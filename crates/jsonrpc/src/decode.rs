@@ -159,14 +159,14 @@ impl<'de> Decoder<'de> {
                 Cow::Owned(text) => visitor.visit_string(text),
             },
             b'{' => {
-                let mut container = self.open()?;
-                let value = visitor.visit_map(Members { decoder: self, state: &mut container })?;
-                self.close(&mut container, b'}').map(|()| value)
+                let mut state = self.open()?;
+                let value = visitor.visit_map(Members { decoder: self, state: &mut state })?;
+                self.close(&mut state, b'}').map(|()| value)
             }
             b'[' => {
-                let mut container = self.open()?;
-                let value = visitor.visit_seq(Elements { decoder: self, state: &mut container })?;
-                self.close(&mut container, b']').map(|()| value)
+                let mut state = self.open()?;
+                let value = visitor.visit_seq(Elements { decoder: self, state: &mut state })?;
+                self.close(&mut state, b']').map(|()| value)
             }
             b't' => self.literal("true").and_then(|()| visitor.visit_bool(true)),
             b'f' => self.literal("false").and_then(|()| visitor.visit_bool(false)),
@@ -193,19 +193,19 @@ impl<'de> Decoder<'de> {
     }
 
     /// Reports whether another member or element follows.
-    fn has_next(&mut self, container: &mut ContainerState, end: u8) -> Result<bool> {
+    fn has_next(&mut self, state: &mut ContainerState, end: u8) -> Result<bool> {
         match self.peek()? {
             byte if byte == end => {
                 self.at += 1;
-                *container = ContainerState::End;
+                *state = ContainerState::End;
                 Ok(false)
             }
-            b',' if *container == ContainerState::Next => {
+            b',' if *state == ContainerState::Next => {
                 self.at += 1;
                 self.peek().map(|_| true)
             }
-            _ if *container == ContainerState::First => {
-                *container = ContainerState::Next;
+            _ if *state == ContainerState::First => {
+                *state = ContainerState::Next;
                 Ok(true)
             }
             _ => Err(self.invalid_json()),
@@ -226,9 +226,9 @@ impl<'de> Decoder<'de> {
     }
 
     /// Checks the end of a container: a type of fixed length stops reading early, and further values are an error.
-    fn close(&mut self, container: &mut ContainerState, end: u8) -> Result<()> {
-        if *container != ContainerState::End && self.has_next(container, end)? {
-            return Err(de::Error::custom("an array or object has more values than expected"));
+    fn close(&mut self, state: &mut ContainerState, end: u8) -> Result<()> {
+        if *state != ContainerState::End && self.has_next(state, end)? {
+            return Err(de::Error::custom("more values than expected"));
         }
         self.depth -= 1;
         Ok(())

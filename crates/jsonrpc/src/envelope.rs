@@ -157,12 +157,12 @@ impl<'a> EnvelopeParts<'a> {
         if !self.version {
             self.record_error(0, "the member \"jsonrpc\": \"2.0\" is missing");
         }
-        let member_count = usize::from(self.result.is_some()) + usize::from(self.error.is_some());
-        if self.method.is_some() && member_count > 0 {
+        let response_members = usize::from(self.result.is_some()) + usize::from(self.error.is_some());
+        if self.method.is_some() && response_members > 0 {
             self.record_error(0, "a message with \"method\" cannot also carry \"result\" or \"error\"");
-        } else if member_count == 2 {
+        } else if response_members == 2 {
             self.record_error(0, "a response carries either \"result\" or \"error\", not both");
-        } else if self.method.is_none() && member_count == 0 {
+        } else if self.method.is_none() && response_members == 0 {
             self.record_error(0, "the message has neither \"method\" nor \"result\" nor \"error\"");
         } else if self.result.is_some() && self.id.is_none() {
             self.record_error(0, "a response with \"result\" needs the \"id\" of its request");
@@ -202,18 +202,16 @@ const NULL_ID: usize = usize::MAX;
 const MAX_ID_LEN: usize = 1_024;
 
 fn read_id(text: &str, at: usize) -> Result<Id<'_>, ParseError> {
-    let first_error = |at, message: &'static str| Err(ParseError::new(ParseErrorKind::Shape, at, message));
+    let invalid = |at, message: &'static str| Err(ParseError::new(ParseErrorKind::Shape, at, message));
     match text.as_bytes().first() {
-        Some(b'"') if text.len() > MAX_ID_LEN => {
-            first_error(at, "\"id\" must not be longer than 1,024 bytes")
-        }
+        Some(b'"') if text.len() > MAX_ID_LEN => invalid(at, "\"id\" must not be longer than 1,024 bytes"),
         Some(b'"') => Ok(Id::String(unescape(&text[1..text.len() - 1]))),
-        Some(b'n') => first_error(NULL_ID, "\"id\" must be a string or an integer, not null"),
+        Some(b'n') => invalid(NULL_ID, "\"id\" must be a string or an integer, not null"),
         Some(b'-' | b'0'..=b'9') => match text.parse() {
             Ok(number) => Ok(Id::Number(number)),
-            Err(_) => first_error(at, "\"id\" must be an integer that fits into 64 bits"),
+            Err(_) => invalid(at, "\"id\" must be an integer that fits into 64 bits"),
         },
-        _ => first_error(at, "\"id\" must be a string or an integer"),
+        _ => invalid(at, "\"id\" must be a string or an integer"),
     }
 }
 

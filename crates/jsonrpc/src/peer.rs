@@ -128,10 +128,10 @@ enum WaiterState {
 impl Waiter {
     /// Stores the response for the caller that waits for it. Returns whether it is the first one, and the waker of the
     /// caller.
-    fn resolve(&mut self, result: impl FnOnce(String) -> CallResult) -> (bool, Option<Waker>) {
+    fn resolve(&mut self, make_result: impl FnOnce(String) -> CallResult) -> (bool, Option<Waker>) {
         let WaiterState::Pending(waker) = &mut self.state else { return (false, None) };
         let waker = waker.take();
-        self.state = WaiterState::Ready(result(std::mem::take(&mut self.buffer)));
+        self.state = WaiterState::Ready(make_result(std::mem::take(&mut self.buffer)));
         (true, waker)
     }
 
@@ -145,9 +145,9 @@ impl Waiter {
             return now.checked_add(self.timeout.timeout);
         }
         // An overflow of the clock means that there is no limit.
-        let max = self.sent.checked_add(self.timeout.extend_to?);
+        let latest = self.sent.checked_add(self.timeout.extend_to?);
         let extended = self.last_progress?.checked_add(self.timeout.timeout)?;
-        let extended = max.map_or(extended, |max| extended.min(max));
+        let extended = latest.map_or(extended, |latest| extended.min(latest));
         (extended > now).then_some(extended)
     }
 }
@@ -192,8 +192,8 @@ impl PeerShared {
     }
 
     /// Passes a response to the pending request with this number. Returns `false` if no such request is pending.
-    fn resolve(&self, id: i64, result: impl FnOnce(String) -> CallResult) -> bool {
-        let resolved = self.lock_pending().waiters.get_mut(&id).map(|waiter| waiter.resolve(result));
+    fn resolve(&self, id: i64, make_result: impl FnOnce(String) -> CallResult) -> bool {
+        let resolved = self.lock_pending().waiters.get_mut(&id).map(|waiter| waiter.resolve(make_result));
         let (is_first, waker) = resolved.unwrap_or_default();
         if let Some(waker) = waker {
             waker.wake();
@@ -323,7 +323,7 @@ impl Peer {
         timeout: impl Into<ResponseTimeout>,
         params: impl FnOnce(i64, &mut Vec<u8>),
     ) -> Result<Call, CallError> {
-        let (timeout, sent, capacity) =
+        let (timeout, sent, buffer) =
             (timeout.into(), Instant::now(), String::with_capacity(RESPONSE_CAPACITY));
         let deadline = sent.checked_add(timeout.timeout).filter(|_| timeout.timeout != Duration::MAX);
         let (id, is_earlier) = {
@@ -339,7 +339,7 @@ impl Peer {
             let (state, outbox) = (WaiterState::Pending(None), self.outbox.clone());
             pending.waiters.insert(
                 id,
-                Waiter { state, outbox, buffer: capacity, sent, deadline, timeout, last_progress: None },
+                Waiter { state, outbox, buffer: buffer, sent, deadline, timeout, last_progress: None },
             );
             let is_earlier =
                 deadline.is_some_and(|deadline| pending.next_check.is_none_or(|next| deadline < next));
@@ -381,10 +381,10 @@ impl Peer {
     /// Resolves the waiting request with its response. Returns `false` if no request is waiting for it.
     pub fn accept_response(&self, id: Option<&Id<'_>>, reply: ResponsePayload<'_>) -> bool {
         let Some(id) = id.and_then(|id| self.shared.number(id)) else { return false };
-        self.shared.resolve(id, |mut capacity| match reply {
+        self.shared.resolve(id, |mut buffer| match reply {
             ResponsePayload::Result(text) => {
-                capacity.push_str(text);
-                Ok(capacity)
+                buffer.push_str(text);
+                Ok(buffer)
             }
             ResponsePayload::Error(text) => Err(match serde_json::from_str(text) {
                 Ok(error) => CallError::Rejected(error),

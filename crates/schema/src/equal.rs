@@ -48,9 +48,9 @@ fn with_level(work: &mut WorkBudget, compare: impl FnOnce(&mut WorkBudget) -> bo
     if !work.enter() {
         return false;
     }
-    let equal_result = compare(work);
+    let equal = compare(work);
     work.leave();
-    equal_result
+    equal
 }
 
 /// Reports whether all items are different.

@@ -145,15 +145,15 @@ fn call(id: i64, tool: &str) -> String {
 fn the_last_line_needs_no_newline() {
     let output = Output::default();
     let input = format!("{}\n{}", call(1, "echo"), call(2, "slow"));
-    let mut transcript = Conversation::new();
-    transcript.record_sent(&input);
+    let mut conversation = Conversation::new();
+    conversation.record_sent(&input);
     runtime(Clock::Real)
         .block_on(server().build().unwrap().run_on(Cursor::new(input), output.clone()))
         .unwrap();
     let written = String::from_utf8(output.written.lock().unwrap().clone()).unwrap();
     assert!(written.ends_with('\n'));
     for line in written.lines() {
-        assert_eq!(transcript.check_received(line), Ok(()));
+        assert_eq!(conversation.check_received(line), Ok(()));
     }
     let mut answers: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     answers.sort_by_key(|answer| answer["id"].as_i64());

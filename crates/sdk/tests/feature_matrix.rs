@@ -121,7 +121,7 @@ fn a_tour_of_everything() {
             changes(&service, &client, &notifications, &case).await?;
             cancelled(&client).await;
             client.close().await;
-            checked(&transcript);
+            check(&transcript);
             Ok::<_, ClientError>(())
         }
     });
@@ -195,12 +195,12 @@ async fn cancelled(client: &Client) {
 }
 
 /// Every message fits the schema of its revision.
-fn checked(transcript: &Transcript) {
-    let mut checked = spec_check::Conversation::new();
+fn check(transcript: &Transcript) {
+    let mut conversation = spec_check::Conversation::new();
     for (direction, line) in transcript.lines() {
         match direction {
-            Direction::Sent => checked.record_sent(line),
-            Direction::Received => checked.check_received(&line).unwrap(),
+            Direction::Sent => conversation.record_sent(line),
+            Direction::Received => conversation.check_received(&line).unwrap(),
         }
     }
 }

@@ -24,7 +24,7 @@ struct Old {
     guest: TestClient,
     address: String,
     events: Events,
-    transcript: Conversation,
+    conversation: Conversation,
     next: i64,
 }
 
@@ -48,7 +48,7 @@ impl Old {
         assert_eq!((first.name.as_deref(), &first.id), (Some("endpoint"), &None));
         let address = first.data.unwrap();
         assert!(address.starts_with("/mcp?sessionId="), "{address}");
-        let mut old = Old { guest, address, events, transcript: Conversation::new(), next: 0 };
+        let mut old = Old { guest, address, events, conversation: Conversation::new(), next: 0 };
         let opened = old.request("initialize", initialize(FIRST.as_str(), &web::everything())).await;
         assert_eq!(opened["result"]["protocolVersion"], FIRST.as_str());
         let noted = old.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
@@ -57,7 +57,7 @@ impl Old {
     }
 
     async fn post(&mut self, message: &Value) -> Answer {
-        self.transcript.record_sent(message.to_string());
+        self.conversation.record_sent(message.to_string());
         post_to(&self.guest, &self.address, message).await
     }
 
@@ -74,7 +74,7 @@ impl Old {
             let event = self.events.event().await?;
             let Some(data) = event.data else { continue };
             assert_eq!((event.name, event.id), (None, None));
-            self.transcript.check_received(&data).unwrap();
+            self.conversation.check_received(&data).unwrap();
             return Some(serde_json::from_str(&data).unwrap());
         }
     }

@@ -26,9 +26,9 @@ async fn ask(server: Server, method: &str, params: Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let answer = server.build().expect("a server").handle_json(request.as_bytes()).await.expect("a response");
     let answer = String::from_utf8(answer).expect("UTF-8");
-    let mut transcript = Conversation::new();
-    transcript.record_sent(request);
-    assert_eq!(transcript.check_received(&answer), Ok(()));
+    let mut conversation = Conversation::new();
+    conversation.record_sent(request);
+    assert_eq!(conversation.check_received(&answer), Ok(()));
     let mut answer: Value = serde_json::from_str(&answer).expect("JSON");
     let part = if answer.get("result").is_some() { "result" } else { "error" };
     answer[part].take()

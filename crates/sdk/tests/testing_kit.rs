@@ -111,11 +111,11 @@ async fn in_memory_text(revision: Revision) -> String {
         .unwrap();
     client.tools().all().await.unwrap();
     client.call("echo", json!({ "message": "hello" })).await.unwrap();
-    let mut checked = spec_check::Conversation::new();
+    let mut conversation = spec_check::Conversation::new();
     for (direction, line) in transcript.lines() {
         match direction {
-            Direction::Sent => checked.record_sent(line),
-            Direction::Received => checked.check_received(&line).unwrap(),
+            Direction::Sent => conversation.record_sent(line),
+            Direction::Received => conversation.check_received(&line).unwrap(),
         }
     }
     transcript.to_string()

@@ -25,7 +25,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Creates an empty transcript.
+    /// Creates an empty conversation.
     pub fn new() -> Self {
         Self::default()
     }
@@ -88,11 +88,11 @@ impl Conversation {
         if message.get("error").is_some() {
             return self.check_any_revision(schemas, |revision| schemas.check_error(revision, message));
         }
-        let pending = self.requests.get(&message["id"].to_string()).cloned().unwrap_or_default();
+        let requests = self.requests.get(&message["id"].to_string()).cloned().unwrap_or_default();
         // If an id was used for several requests, the response does not determine which of them it belongs to.
-        let is_unambiguous = pending.len() == 1;
+        let is_unambiguous = requests.len() == 1;
         let mut last = Err("response without a request".to_owned());
-        for (method, declared) in pending {
+        for (method, declared) in requests {
             if method == "initialize"
                 && let Some(version) = message["result"]["protocolVersion"].as_str()
             {
@@ -131,12 +131,12 @@ impl Conversation {
         check: impl Fn(&str) -> Result<(), String>,
     ) -> Result<(), String> {
         let oldest = schemas.revisions().next().unwrap_or_default();
-        let candidate_revisions = self
+        let known = self
             .revisions
             .iter()
             .map(String::as_str)
-            .filter(|supported| schemas.has_definition(supported, "Result"));
-        let mut candidates: Vec<&str> = candidate_revisions.collect();
+            .filter(|revision| schemas.has_definition(revision, "Result"));
+        let mut candidates: Vec<&str> = known.collect();
         if !self.confirmed {
             candidates.push(oldest);
         }
@@ -200,27 +200,27 @@ mod tests {
         if Schemas::find().is_none() {
             return;
         }
-        let mut transcript = Conversation::new();
-        transcript.record_sent(format!(
+        let mut conversation = Conversation::new();
+        conversation.record_sent(format!(
             "{INITIALIZE}\nbroken\n{}",
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#
         ));
-        assert_eq!(transcript.check_received(INITIALIZE_RESULT), Ok(()));
+        assert_eq!(conversation.check_received(INITIALIZE_RESULT), Ok(()));
         let error =
-            transcript.check_received(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#);
+            conversation.check_received(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x"}]}}"#);
         assert!(error.unwrap_err().contains("inputSchema"));
         let right = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#;
-        assert_eq!(transcript.check_received(right), Ok(()));
+        assert_eq!(conversation.check_received(right), Ok(()));
         assert!(
-            transcript
+            conversation
                 .check_received(r#"{"jsonrpc":"2.0","id":9,"result":{}}"#)
                 .unwrap_err()
                 .contains("response without a request")
         );
-        assert!(transcript.check_received("no json").is_err());
+        assert!(conversation.check_received("no json").is_err());
         let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}"#;
-        assert!(transcript.check_received(progress).unwrap_err().contains("progressToken"));
-        assert_eq!(transcript.check_received(r#"{"jsonrpc":"2.0","method":"acme/own"}"#), Ok(()));
+        assert!(conversation.check_received(progress).unwrap_err().contains("progressToken"));
+        assert_eq!(conversation.check_received(r#"{"jsonrpc":"2.0","method":"acme/own"}"#), Ok(()));
     }
 
     #[test]

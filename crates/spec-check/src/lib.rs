@@ -4,19 +4,19 @@
 //! checkout. [`Schemas::find`] returns `None` if they are missing, so that tests can pass without them. This crate
 //! knows neither the types of the workspace nor revision dates. A revision is the name of a directory.
 
+mod conversation;
 mod document;
 mod message;
 mod report;
 mod schema_files;
 mod tasks;
-mod transcript;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use self::conversation::Conversation;
 use self::document::{Document, Members};
 pub use schema_files::Example;
 use serde_json::Value;
-pub use transcript::Conversation;
 
 /// Official JSON Schemas of all revisions, against which tests check messages; loaded once per process. Cheap to copy.
 #[derive(Debug, Clone, Copy)]

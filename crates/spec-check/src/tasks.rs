@@ -27,8 +27,8 @@ pub(crate) fn check_params(document: &Document, method: &str, params: &Value) ->
     require_member(params, "taskId", Value::is_string)?;
     let is_update = method == "tasks/update";
     if is_update {
-        let is_update = params.get("inputResponses").unwrap_or(&Value::Null);
-        document.check("InputResponses", is_update, Members::Any)?;
+        let responses = params.get("inputResponses").unwrap_or(&Value::Null);
+        document.check("InputResponses", responses, Members::Any)?;
     }
     reject_other_members(params, &["_meta", "taskId", if is_update { "inputResponses" } else { "taskId" }])
 }
@@ -103,24 +103,24 @@ fn object<'a>(value: &'a Value, noun: &str) -> Result<&'a Map<String, Value>, St
 }
 
 fn require_member(
-    task_object: &Map<String, Value>,
+    object: &Map<String, Value>,
     member: &str,
     is_valid: impl Fn(&Value) -> bool,
 ) -> Result<(), String> {
-    let value = task_object.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
+    let value = object.get(member).ok_or_else(|| format!("\"{member}\" is missing"))?;
     if is_valid(value) { Ok(()) } else { Err(format!("\"{member}\" must not be {value}")) }
 }
 
 fn check_optional_member(
-    task_object: &Map<String, Value>,
+    object: &Map<String, Value>,
     member: &str,
     is_valid: impl Fn(&Value) -> bool,
 ) -> Result<(), String> {
-    if task_object.contains_key(member) { require_member(task_object, member, is_valid) } else { Ok(()) }
+    if object.contains_key(member) { require_member(object, member, is_valid) } else { Ok(()) }
 }
 
-fn reject_other_members(task_object: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
-    match task_object.keys().find(|key| !members.contains(&key.as_str())) {
+fn reject_other_members(object: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
+    match object.keys().find(|key| !members.contains(&key.as_str())) {
         Some(key) => Err(format!("unexpected member \"{key}\"")),
         None => Ok(()),
     }

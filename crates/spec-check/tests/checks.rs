@@ -8,7 +8,7 @@ const BATCHES: &str = "2025-03-26";
 const SESSION: &str = "2025-11-25";
 const STATELESS: &str = "2026-07-28";
 
-/// Asserts that `wrong` is an error that contains `says`.
+/// Asserts that `checked` is an error that contains `says`.
 fn assert_error(checked: Result<(), String>, says: &str) {
     let fault = checked.expect_err(says);
     assert!(fault.contains(says), "{fault:?} should say {says:?}");

@@ -25,15 +25,15 @@ fn a_note_is_saved_read_and_summarized() {
         request(5, "resources/read", r#","uri":"notes://eggs""#),
         request(6, "prompts/get", r#","name":"summarize","arguments":{"name":"milk"}"#),
     ];
-    let mut transcript = Conversation::new();
-    transcript.record_sent(input.concat());
+    let mut conversation = Conversation::new();
+    conversation.record_sent(input.concat());
     server.stdin.take().unwrap().write_all(input.concat().as_bytes()).unwrap();
     let output = server.wait_with_output().unwrap();
     assert!(output.status.success());
     let output = String::from_utf8(output.stdout).unwrap();
     let answers: Vec<&str> = output.lines().collect();
     for line in &answers {
-        assert_eq!(transcript.check_received(line), Ok(()));
+        assert_eq!(conversation.check_received(line), Ok(()));
     }
     for (answer, expected) in answers.iter().zip([
         r#""description":"Saves a note under a name""#,

@@ -11,14 +11,14 @@ fn each_message_has_its_answer() {
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
         r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"greet","arguments":{}}}"#,
     ];
-    let mut transcript = Conversation::new();
-    transcript.record_sent(messages.join("\n"));
+    let mut conversation = Conversation::new();
+    conversation.record_sent(messages.join("\n"));
     let output = Command::new(env!("CARGO_BIN_EXE_embedded")).args(messages).output().unwrap();
     assert!(output.status.success());
     let output = String::from_utf8(output.stdout).unwrap();
     let answers: Vec<&str> = output.lines().collect();
     for line in &answers {
-        assert_eq!(transcript.check_received(line), Ok(()));
+        assert_eq!(conversation.check_received(line), Ok(()));
     }
     assert_eq!(answers.len(), 2, "{output}");
     assert!(answers[0].contains(r#""text":"Hello, Ada!""#), "{output}");

@@ -22,15 +22,15 @@ fn a_tool_a_resource_and_a_prompt() {
         r#"{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"memory://status"}}"#,
         r#"{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"review","arguments":{"language":"Rust"}}}"#,
     ];
-    let mut transcript = Conversation::new();
-    transcript.record_sent(input.join("\n"));
+    let mut conversation = Conversation::new();
+    conversation.record_sent(input.join("\n"));
     server.stdin.take().unwrap().write_all((input.join("\n") + "\n").as_bytes()).unwrap();
     let output = server.wait_with_output().unwrap();
     assert!(output.status.success());
     let output = String::from_utf8(output.stdout).unwrap();
     let answers: Vec<&str> = output.lines().collect();
     for line in &answers {
-        assert_eq!(transcript.check_received(line), Ok(()));
+        assert_eq!(conversation.check_received(line), Ok(()));
     }
     assert_eq!(answers.len(), 4, "{output}");
     assert!(answers[0].contains(r#""protocolVersion":"2025-06-18""#), "{output}");

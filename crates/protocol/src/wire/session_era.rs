@@ -4,8 +4,8 @@ use crate::version::{Era, Revision};
 
 /// Returns the revision for the `initialize` result: the requested one if the server supports it, otherwise the latest
 /// session-era revision that the server supports. `None` if it supports none.
-pub fn negotiate(requested: &str, supported_revisions: &[Revision]) -> Option<Revision> {
-    let candidates = supported_revisions.iter().copied().filter(|revision| revision.era() == Era::Session);
+pub fn negotiate(requested: &str, supported: &[Revision]) -> Option<Revision> {
+    let candidates = supported.iter().copied().filter(|revision| revision.era() == Era::Session);
     let requested_revision = Revision::find(requested);
     candidates
         .clone()

@@ -26,15 +26,14 @@ pub fn is_stateless(meta: &RequestMeta) -> bool {
 }
 
 /// Checks the required metadata of a stateless request and returns its revision.
-pub fn check(meta: &RequestMeta, supported_revisions: &[Revision]) -> Result<Revision, Error> {
+pub fn check(meta: &RequestMeta, revisions: &[Revision]) -> Result<Revision, Error> {
     let Some(version) = &meta.protocol_version else {
         return Err(Error::invalid("/_meta", format!("missing field `{}`", key::PROTOCOL_VERSION)));
     };
     let stateless = |revision: &&Revision| revision.era() == Era::Stateless;
-    let Some(revision) =
-        supported_revisions.iter().filter(stateless).find(|revision| revision.as_str() == version)
+    let Some(revision) = revisions.iter().filter(stateless).find(|revision| revision.as_str() == version)
     else {
-        let supported = supported_revisions.iter().filter(stateless).copied().collect();
+        let supported = revisions.iter().filter(stateless).copied().collect();
         return Err(Error::UnsupportedVersion { requested: version.clone(), supported });
     };
     if meta.client_capabilities.is_none() {

@@ -133,9 +133,9 @@ impl Translator<'_> {
     /// Reads the rest of a quantifier, `{2}`, `{2,}` or `{2,3}`. Other braces are literals.
     fn counts(&mut self) -> Option<String> {
         let (counts, rest) = self.rest.as_str().split_once('}')?;
-        let (least, max) = counts.split_once(',').unwrap_or((counts, ""));
+        let (min, max) = counts.split_once(',').unwrap_or((counts, ""));
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if least.is_empty() || !is_number(least) || !is_number(max) {
+        if min.is_empty() || !is_number(min) || !is_number(max) {
             return None;
         }
         let text = format!("{{{counts}}}");

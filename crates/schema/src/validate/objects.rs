@@ -68,23 +68,23 @@ impl<'s> Validation<'s> {
         self.spend(members.len())?;
         for (index, (name, value)) in members.iter().enumerate() {
             let inner = InstancePath::Key(path, name);
-            let mut is_evaluated = false;
+            let mut is_matched = false;
             self.spend_on_name(name)?;
             if let Ok(at) = keywords.members.binary_search_by(|member| member.cmp_name(name)) {
                 let member = &keywords.members[at];
                 required += usize::from(member.required);
                 if let Some(id) = member.node {
-                    is_evaluated = true;
+                    is_matched = true;
                     self.check(id, value, &inner, None)?;
                 }
             }
             for (pattern, id) in &keywords.patterns {
                 if self.matches(pattern, name)? {
-                    is_evaluated = true;
+                    is_matched = true;
                     self.check(*id, value, &inner, None)?;
                 }
             }
-            if !is_evaluated {
+            if !is_matched {
                 match keywords.additional_properties {
                     None => continue,
                     Some(RestSchema::Any) => {}

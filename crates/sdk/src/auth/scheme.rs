@@ -64,7 +64,7 @@ pub trait Authorize: Send + Sync + 'static {
 
     /// Receives the status and headers of each response, and the [`generation`](Credentials::generation) of the
     /// credentials that its request was sent with.
-    fn on_response(&self, _request: Request<'_>, _mark: u64, _status: u16, _headers: &HeaderMap) {}
+    fn on_response(&self, _request: Request<'_>, _generation: u64, _status: u16, _headers: &HeaderMap) {}
 }
 
 impl<T: Authorize + ?Sized> Authorize for Arc<T> {

@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     /// Method and revision of each sent request, by id.
     asked: HashMap<String, (String, Revision)>,
     /// Messages so far, for lines that are read in any order.
-    transcript: Conversation,
+    conversation: Conversation,
     /// The revision that the server knows, once it does.
     spoken: Option<Revision>,
     next: i64,
@@ -79,7 +79,7 @@ impl Peer {
         let server = std::thread::spawn(move || runtime.block_on(service.run_on(theirs, output)));
         let (opened, asked) = (Value::Null, HashMap::new());
         let lines = collect(answers);
-        let transcript = Conversation::new();
+        let conversation = Conversation::new();
         let (input, capabilities) = (Some(ours), json!({}));
         Peer {
             revision,
@@ -89,7 +89,7 @@ impl Peer {
             lines,
             server,
             asked,
-            transcript,
+            conversation,
             spoken: None,
             next: 0,
         }
@@ -126,7 +126,7 @@ impl Peer {
     /// Sends arbitrary bytes and a newline.
     pub(crate) fn raw(&mut self, line: impl AsRef<[u8]>) {
         let line = line.as_ref();
-        self.transcript.record_sent(line);
+        self.conversation.record_sent(line);
         if let Ok(message) = serde_json::from_slice::<Value>(line) {
             let batch = message.as_array().cloned().unwrap_or_else(|| vec![message]);
             for message in &batch {
@@ -280,7 +280,7 @@ impl Peer {
 
     /// Sends arbitrary bytes, possibly several lines.
     pub(crate) fn send_bytes(&mut self, lines: &[u8]) {
-        self.transcript.record_sent(lines);
+        self.conversation.record_sent(lines);
         self.input.as_mut().unwrap().write_all(&[lines, b"\n"].concat()).unwrap();
     }
 
@@ -302,7 +302,7 @@ impl Peer {
     }
 
     fn heard(&mut self, line: &str) -> Value {
-        self.transcript
+        self.conversation
             .check_received(line)
             .unwrap_or_else(|fault| panic!("invalid in its revision: {fault}"));
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))

@@ -112,7 +112,7 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Body,
-    transcript: Arc<Mutex<Conversation>>,
+    conversation: Arc<Mutex<Conversation>>,
 }
 
 impl Answer {
@@ -136,9 +136,9 @@ impl Answer {
     /// Returns its only message.
     pub(crate) async fn message(self) -> Value {
         assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.status);
-        let (transcript, status) = (self.transcript.clone(), self.status);
+        let (conversation, status) = (self.conversation.clone(), self.status);
         let text = self.text().await;
-        heard(&transcript, &text, status)
+        heard(&conversation, &text, status)
     }
 
     /// Returns its messages as a stream.
@@ -147,7 +147,7 @@ impl Answer {
         assert_eq!(self.status, StatusCode::OK);
         assert_eq!(self.header("cache-control"), Some("no-store"));
         assert_eq!(self.header("x-accel-buffering"), Some("no"));
-        Events { body: self.body, text: String::new(), last: None, transcript: self.transcript }
+        Events { body: self.body, text: String::new(), last: None, conversation: self.conversation }
     }
 
     /// Returns status and error code.
@@ -164,14 +164,14 @@ async fn frame(body: &mut Body) -> Option<Bytes> {
 }
 
 /// Records and validates a message. A transport error has no id, which old schemas do not allow.
-fn heard(transcript: &Mutex<Conversation>, text: &str, status: StatusCode) -> Value {
+fn heard(conversation: &Mutex<Conversation>, text: &str, status: StatusCode) -> Value {
     let message: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
     let is_refusal = status.as_u16() >= 400 && message.get("error").is_some() && message.get("id").is_none();
     if is_refusal {
         assert_eq!(message["jsonrpc"], "2.0", "{text}");
         fault(&message);
     } else {
-        let checked = transcript.lock().unwrap().check_received(text);
+        let checked = conversation.lock().unwrap().check_received(text);
         checked.unwrap_or_else(|fault| panic!("invalid in its revision: {fault}"));
     }
     message
@@ -193,7 +193,7 @@ pub(crate) struct Events {
     text: String,
     /// Id of the last event with an id.
     pub(crate) last: Option<String>,
-    transcript: Arc<Mutex<Conversation>>,
+    conversation: Arc<Mutex<Conversation>>,
 }
 
 impl Events {
@@ -219,7 +219,7 @@ impl Events {
         loop {
             let event = self.event().await?;
             if let Some(data) = event.data.filter(|data| !data.is_empty()) {
-                return Some(heard(&self.transcript, &data, StatusCode::OK));
+                return Some(heard(&self.conversation, &data, StatusCode::OK));
             }
         }
     }
@@ -274,7 +274,7 @@ pub(crate) struct TestClient {
     /// Headers of every request, such as credentials.
     pub(crate) always: Vec<(&'static str, String)>,
     capabilities: Value,
-    transcript: Arc<Mutex<Conversation>>,
+    conversation: Arc<Mutex<Conversation>>,
     next: Arc<Mutex<i64>>,
 }
 
@@ -291,7 +291,7 @@ impl TestClient {
             session: None,
             always: Vec::new(),
             capabilities: everything(),
-            transcript: Arc::default(),
+            conversation: Arc::default(),
             next: Arc::default(),
         }
     }
@@ -352,14 +352,14 @@ impl TestClient {
 
     /// Sends a message unchanged.
     pub(crate) async fn send(&self, message: &Value) -> Answer {
-        self.transcript.lock().unwrap().record_sent(message.to_string());
+        self.conversation.lock().unwrap().record_sent(message.to_string());
         let headers = self.headers(message);
         self.handle(post(message, &borrowed(&headers))).await
     }
 
     pub(crate) async fn handle(&self, request: Request<String>) -> Answer {
         let (head, body) = self.web.handle(request).await.into_parts();
-        Answer { status: head.status, headers: head.headers, body, transcript: self.transcript.clone() }
+        Answer { status: head.status, headers: head.headers, body, conversation: self.conversation.clone() }
     }
 
     /// Sends a request.
@@ -417,7 +417,7 @@ impl TestClient {
 
     /// Records a sent message, whose response will be validated.
     pub(crate) fn record_sent(&self, message: &Value) {
-        self.transcript.lock().unwrap().record_sent(message.to_string());
+        self.conversation.lock().unwrap().record_sent(message.to_string());
     }
 }
 
