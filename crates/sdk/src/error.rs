@@ -111,16 +111,16 @@ impl fmt::Display for Error {
 /// Prints the message and each distinct cause, since a failing `main` prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut message_text = self.to_string();
-        f.write_str(&message_text)?;
+        let mut printed = self.to_string();
+        f.write_str(&printed)?;
         if let ErrorKind::Other(error) = &*self.0 {
             let mut source = error.source();
             while let Some(cause) = source {
                 let text = cause.to_string();
                 // Many errors already include the text of their source.
-                if !message_text.contains(&text) {
+                if !printed.contains(&text) {
                     write!(f, "\n  because: {text}")?;
-                    message_text = text;
+                    printed = text;
                 }
                 source = cause.source();
             }
@@ -156,7 +156,7 @@ mod tests {
         let timed_out = CallError::TimedOut(Duration::from_mins(1));
         let inner = io::Error::other(ClientError::Call(timed_out.clone()));
         let open = ClientError::Open { server: "demo".into(), source: io::Error::other(timed_out.clone()) };
-        for (error, message_text) in [
+        for (error, expected) in [
             (Error::from(ClientError::Call(timed_out)), "no response within 60s"),
             (Error::from(open), "no response within 60s"),
             (
@@ -164,7 +164,7 @@ mod tests {
                 "the file cannot be read\n  because: no response within 60s",
             ),
         ] {
-            assert_eq!(format!("{error:?}"), message_text);
+            assert_eq!(format!("{error:?}"), expected);
         }
     }
 }

@@ -68,28 +68,23 @@ impl ServerRequest {
                 Some(json!({ "elicitation": {} }))
             }
             ServerRequest::Elicit(_) if self.is_url() => {
-                let declared = capabilities
-                    .elicitation
-                    .as_ref()
-                    .is_some_and(|declared_capability| declared_capability.url.is_some());
-                let declared_capability = declared && revision.has(Feature::UrlElicitation);
-                missing(!declared_capability, json!({ "elicitation": { "url": {} } }))
+                let declared =
+                    capabilities.elicitation.as_ref().is_some_and(|declared| declared.url.is_some());
+                let supported = declared && revision.has(Feature::UrlElicitation);
+                missing(!supported, json!({ "elicitation": { "url": {} } }))
             }
             // A client that declares no mode supports forms.
             ServerRequest::Elicit(_) => {
-                let declared_capability = capabilities.elicitation.as_ref();
-                let declared_capability = declared_capability.is_some_and(|declared_capability| {
-                    declared_capability.form.is_some() || declared_capability.url.is_none()
-                });
-                missing(!declared_capability, json!({ "elicitation": { "form": {} } }))
+                let declared = capabilities.elicitation.as_ref();
+                let supported =
+                    declared.is_some_and(|declared| declared.form.is_some() || declared.url.is_none());
+                missing(!supported, json!({ "elicitation": { "form": {} } }))
             }
             ServerRequest::Sample(params) if params.tools.is_some() || params.tool_choice.is_some() => {
-                let declared = capabilities
-                    .sampling
-                    .as_ref()
-                    .is_some_and(|declared_capability| declared_capability.tools.is_some());
-                let declared_capability = declared && revision.has(Feature::SamplingTools);
-                missing(!declared_capability, json!({ "sampling": { "tools": {} } }))
+                let declared =
+                    capabilities.sampling.as_ref().is_some_and(|declared| declared.tools.is_some());
+                let supported = declared && revision.has(Feature::SamplingTools);
+                missing(!supported, json!({ "sampling": { "tools": {} } }))
             }
             ServerRequest::Sample(_) => missing(capabilities.sampling.is_none(), json!({ "sampling": {} })),
             ServerRequest::Roots => missing(capabilities.roots.is_none(), json!({ "roots": {} })),

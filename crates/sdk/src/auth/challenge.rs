@@ -41,16 +41,15 @@ impl Challenge {
     fn merge(&mut self, dpop: bool, parameters: Vec<(&str, String)>) {
         self.dpop |= dpop;
         for (name, value) in parameters {
-            let parameter_slots = [
+            let slots = [
                 ("resource_metadata", &mut self.resource_metadata),
                 ("error", &mut self.error),
                 ("error_description", &mut self.error_description),
             ];
             if name.eq_ignore_ascii_case("scope") {
                 self.scope.get_or_insert_with(|| Scopes::parse(&value));
-            } else if let Some((_, slot)) = parameter_slots
-                .into_iter()
-                .find(|(parameter_slots, _)| parameter_slots.eq_ignore_ascii_case(name))
+            } else if let Some((_, slot)) =
+                slots.into_iter().find(|(parameter, _)| parameter.eq_ignore_ascii_case(name))
             {
                 slot.get_or_insert(value);
             }

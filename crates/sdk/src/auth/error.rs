@@ -129,11 +129,15 @@ mod tests {
 
     #[test]
     fn only_what_is_over_is_over() {
-        let prefix =
+        let ends_grant =
             |code: &str| AuthError::new(AuthErrorKind::Token, "x").with_code(Some(code.into())).ends_grant();
-        assert!(prefix("invalid_grant") && prefix("bad_refresh_token") && prefix("interaction_required"));
-        assert!(!prefix("invalid_client") && !prefix("unauthorized_client"));
-        assert!(!prefix("use_dpop_nonce") && !AuthError::new(AuthErrorKind::Token, "x").ends_grant());
+        assert!(
+            ends_grant("invalid_grant")
+                && ends_grant("bad_refresh_token")
+                && ends_grant("interaction_required")
+        );
+        assert!(!ends_grant("invalid_client") && !ends_grant("unauthorized_client"));
+        assert!(!ends_grant("use_dpop_nonce") && !AuthError::new(AuthErrorKind::Token, "x").ends_grant());
     }
 
     #[test]

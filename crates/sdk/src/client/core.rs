@@ -204,8 +204,8 @@ impl ClientCore {
         };
         // Do not wait without limit for a server that does not read.
         if self.outbox.is_full() {
-            let has_capacity = Box::pin(tokio::time::timeout(timeouts.timeout, self.outbox.wait_for_space()));
-            has_capacity.await.map_err(|_| CallError::TimedOut(timeouts.timeout))?;
+            let space = Box::pin(tokio::time::timeout(timeouts.timeout, self.outbox.wait_for_space()));
+            space.await.map_err(|_| CallError::TimedOut(timeouts.timeout))?;
         }
         let wants_progress = options.progress.is_some() || timeouts.extend_to.is_some();
         let call = self.peer.request(method, timeouts, |number, out| {
@@ -242,9 +242,9 @@ impl ClientCore {
             match &options.capabilities {
                 _ if !stateless => {}
                 None => out.extend_from_slice(self.identity_meta.get_or_init(|| {
-                    let mut own_lines = Vec::new();
-                    self.write_identity(revision, &self.handlers.capabilities(), &mut own_lines);
-                    own_lines
+                    let mut meta = Vec::new();
+                    self.write_identity(revision, &self.handlers.capabilities(), &mut meta);
+                    meta
                 })),
                 Some(capabilities) => self.write_identity(revision, capabilities, out),
             }

@@ -144,8 +144,8 @@ impl fmt::Display for ClientError {
                 )
             }
             ClientError::UnsupportedByServer { method } => write!(f, "the server does not support {method}"),
-            ClientError::BadSkill { uri, reason: error_reason } => {
-                write!(f, "{uri} cannot be used: {error_reason}")
+            ClientError::BadSkill { uri, reason } => {
+                write!(f, "{uri} cannot be used: {reason}")
             }
             ClientError::BadArguments(arguments) => {
                 write!(f, "arguments must be a JSON object, not {arguments}")
@@ -163,8 +163,8 @@ impl fmt::Display for ClientError {
             ClientError::UnexpectedResult { method, kind } => {
                 write!(f, "unexpected result type \"{kind}\" in the response to {method}")
             }
-            ClientError::BadResult { tool, reason: error_reason } => {
-                write!(f, "the result of the tool `{tool}` does not match its output schema: {error_reason}")
+            ClientError::BadResult { tool, reason } => {
+                write!(f, "the result of the tool `{tool}` does not match its output schema: {reason}")
             }
             ClientError::Task { id, status, message } => {
                 let state =

@@ -204,8 +204,8 @@ impl Inbox {
 
     fn on_request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
         let core = &self.0;
-        let negotiated = core.negotiated.get().map(|negotiated| negotiated.revision);
-        if negotiated.is_some_and(|revision| revision.era() == Era::Stateless) {
+        let revision = core.negotiated.get().map(|negotiated| negotiated.revision);
+        if revision.is_some_and(|revision| revision.era() == Era::Stateless) {
             let server = core.server_label();
             tracing::warn!(
                 server,
@@ -222,7 +222,7 @@ impl Inbox {
         if method == Method::Ping.name() {
             return core.respond(id, Ok(&EmptyResult::new()));
         }
-        let Some(revision) = negotiated else {
+        let Some(revision) = revision else {
             let error =
                 ProtocolError::InvalidRequest(format!("{method} was sent before the session is open"));
             return core.respond::<ClientResult>(id, Err(&error));
@@ -290,12 +290,10 @@ impl ClientCore {
         match &handlers[..] {
             [] => self.handlers.handle(question),
             [single] => single.handle(question),
-            registered => {
-                let text = "calls are in flight, and this request does not name the call it belongs to";
-                let error = Error::rpc(
-                    linchpin_protocol::code::INTERNAL_ERROR,
-                    format!("{} {text}", registered.len()),
-                );
+            handlers => {
+                let text = "calls are in flight, and this request does not name the one it belongs to";
+                let error =
+                    Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, format!("{} {text}", handlers.len()));
                 Box::pin(std::future::ready(Err(error)))
             }
         }

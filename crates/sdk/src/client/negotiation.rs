@@ -154,8 +154,8 @@ async fn discover(
 
 /// Returns the newest revision of an era that both the server and this client support.
 fn newest_common(core: &ClientCore, supported: &[String], era: Era) -> Option<Revision> {
-    let known_era = supported.iter().filter_map(|version| Revision::find(version));
-    known_era.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
+    let common = supported.iter().filter_map(|version| Revision::find(version));
+    common.filter(|revision| revision.era() == era && core.settings.revisions.contains(revision)).max()
 }
 
 /// Response to one `server/discover` request: an outcome, or the revisions to try instead of the rejected one.
@@ -231,9 +231,9 @@ async fn initialize(core: &Arc<ClientCore>, revision: Revision) -> Result<Negoti
     let text = core.request(revision, method, &to_vec(&params, revision), &options).await?;
     let result: InitializeResult = wire::decode(&text)
         .map_err(|invalid| ClientError::Malformed { method: method.to_owned(), invalid })?;
-    let negotiated = Revision::find(&result.protocol_version)
+    let revision = Revision::find(&result.protocol_version)
         .filter(|revision| revision.era() == Era::Session && core.settings.revisions.contains(revision));
-    let Some(revision) = negotiated else { return Err(unsupported(core, vec![result.protocol_version])) };
+    let Some(revision) = revision else { return Err(unsupported(core, vec![result.protocol_version])) };
     Ok(Negotiated {
         revision,
         server: Some(result.server_info),

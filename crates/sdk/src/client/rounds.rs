@@ -216,7 +216,7 @@ impl CallDeadline {
 
     pub(super) fn check(&self) -> Result<(), CallError> {
         match self.limit {
-            Some(max) if self.started_at.elapsed() > max => Err(CallError::TimedOut(max)),
+            Some(limit) if self.started_at.elapsed() > limit => Err(CallError::TimedOut(limit)),
             _ => Ok(()),
         }
     }
@@ -326,11 +326,11 @@ fn handle_input_request(
         return Err(not_offered());
     }
     let handlers = &client.core.handlers;
-    let result = options.handler.as_ref().map_or_else(
+    let response = options.handler.as_ref().map_or_else(
         || handlers.handle(server_request.clone()),
-        |client_capabilities| client_capabilities.handle(server_request.clone()),
+        |handler| handler.handle(server_request.clone()),
     );
-    Ok(Box::pin(crate::server::run_catching_panics(result)))
+    Ok(Box::pin(crate::server::run_catching_panics(response)))
 }
 
 /// Registers a call's own handler of server requests until the guard is dropped. Used in sessions, where server

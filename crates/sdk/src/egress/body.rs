@@ -68,11 +68,11 @@ pub struct ResponseBody {
 impl ResponseBody {
     pub(super) fn new(
         incoming: Incoming,
-        line: Box<PooledConnection>,
+        connection: Box<PooledConnection>,
         pool: Arc<Pool>,
         key: Arc<ConnectionKey>,
     ) -> Self {
-        let mut body = ResponseBody { incoming, connection: Some(line), pool, key };
+        let mut body = ResponseBody { incoming, connection: Some(connection), pool, key };
         if body.incoming.is_end_stream() {
             body.release();
         }

@@ -55,7 +55,7 @@ impl Egress {
         let Some(listener) = &self.denials else { return true };
         let (dialer, destinations) = (self.dialer(), lock(&listener.destinations));
         destinations.len() < MAX_DESTINATIONS
-            && destinations.iter().all(|(target, trust, route)| dialer.allows(target, *trust, route))
+            && destinations.iter().all(|(target, source, route)| dialer.allows(target, *source, route))
     }
 
     /// Returns the number of requests that the policy has denied through this handle (see [`Egress::on_denied`]).
@@ -71,14 +71,16 @@ impl Egress {
     }
 
     /// Records that a connection to this target was opened, to check it again when the egress policy changes.
-    pub(super) fn record_reached(&self, target: &Target, trust: UrlSource, route: &Route) {
+    pub(super) fn record_reached(&self, target: &Target, source: UrlSource, route: &Route) {
         let Some(listener) = &self.denials else { return };
         let mut destinations = lock(&listener.destinations);
-        let is_known = |(recorded, source, at): &(Target, UrlSource, Route)| {
-            recorded.same_origin(target) && *source == trust && at.address == route.address
+        let is_known = |(recorded, recorded_source, recorded_route): &(Target, UrlSource, Route)| {
+            recorded.same_origin(target)
+                && *recorded_source == source
+                && recorded_route.address == route.address
         };
         if destinations.len() < MAX_DESTINATIONS && !destinations.iter().any(is_known) {
-            destinations.push((target.clone(), trust, route.clone()));
+            destinations.push((target.clone(), source, route.clone()));
         }
     }
 }

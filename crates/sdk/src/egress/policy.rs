@@ -305,9 +305,9 @@ mod tests {
             reason(&policy, "169.254.169.254", true, false, UrlSource::Configured),
             Some(ViolationReason::NotLiteral)
         );
-        let reached_class = UrlSource::Discovered { reached_class: Some(AddressClass::LinkLocal) };
+        let discovered = UrlSource::Discovered { reached_class: Some(AddressClass::LinkLocal) };
         assert_eq!(
-            reason(&policy, "169.254.169.254", true, true, reached_class),
+            reason(&policy, "169.254.169.254", true, true, discovered),
             Some(ViolationReason::Discovered)
         );
     }

@@ -127,7 +127,7 @@ impl Egress {
             match connection.exchange(request).await {
                 Ok((response, connection)) => return self.wrap_response(response, connection, target),
                 // It was closed while idle, and nothing has been written: use the next one, or a new one.
-                Err((_, Some(request_back))) => request = request_back,
+                Err((_, Some(unsent_request))) => request = unsent_request,
                 Err((error, None)) => return Err(connection_error(target, error)),
             }
         }
@@ -271,8 +271,8 @@ impl PooledConnection {
         match outcome.await {
             Ok(response) => Ok((response, self)),
             Err(mut error) => {
-                let request_back = error.take_message();
-                Err((error.into_error(), request_back))
+                let unsent_request = error.take_message();
+                Err((error.into_error(), unsent_request))
             }
         }
     }

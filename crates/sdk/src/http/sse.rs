@@ -137,22 +137,22 @@ impl SseParser {
 
     /// Skips a byte order mark at the start of the stream, even if it arrives in parts.
     fn skip_bom<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
-        let Some(mut bom_bytes) = self.bom else { return chunk };
+        let Some(mut matched) = self.bom else { return chunk };
         let mut rest = chunk;
         while let [first, remainder @ ..] = rest {
-            if *first != BOM[bom_bytes] {
+            if *first != BOM[matched] {
                 // The bytes were not a byte order mark, but the start of a line.
-                self.partial_line.extend_from_slice(&BOM[..bom_bytes]);
+                self.partial_line.extend_from_slice(&BOM[..matched]);
                 self.bom = None;
                 return rest;
             }
-            (bom_bytes, rest) = (bom_bytes + 1, remainder);
-            if bom_bytes == BOM.len() {
+            (matched, rest) = (matched + 1, remainder);
+            if matched == BOM.len() {
                 self.bom = None;
                 return rest;
             }
         }
-        self.bom = Some(bom_bytes);
+        self.bom = Some(matched);
         rest
     }
 
@@ -276,13 +276,13 @@ mod tests {
         assert_eq!(events_of("data: YHOO\ndata: +2\ndata: 10\n\n"), [message("YHOO\n+2\n10")]);
         let stream =
             ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n";
-        let bom_bytes = |id: Option<&str>, has_id, data: &str| {
+        let event = |id: Option<&str>, has_id, data: &str| {
             (id.map(str::to_owned), has_id, "message".to_owned(), data.to_owned())
         };
         let expected = [
-            bom_bytes(Some("1"), true, "first event"),
-            bom_bytes(None, true, "second event"),
-            bom_bytes(None, false, " third event"),
+            event(Some("1"), true, "first event"),
+            event(None, true, "second event"),
+            event(None, false, " third event"),
         ];
         assert_eq!(parse_all(stream).events, expected);
         assert_eq!(events_of("data\n\ndata\ndata\n\ndata:"), [message(""), message("\n")]);

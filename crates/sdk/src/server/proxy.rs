@@ -97,10 +97,10 @@ impl RemoteProxy {
     }
 
     async fn list(&self, kind: ListKind) -> Result<Vec<CatalogItem>> {
-        let (client, remote_capabilities) = (&self.client, self.client.capabilities().clone());
+        let (client, capabilities) = (&self.client, self.client.capabilities().clone());
         let mut items = Vec::new();
         match kind {
-            ListKind::Tools if remote_capabilities.tools.is_some() => {
+            ListKind::Tools if capabilities.tools.is_some() => {
                 for tool in client.tools().all().await? {
                     match self.tool(tool) {
                         Ok(tool) => items.push(tool),
@@ -110,10 +110,10 @@ impl RemoteProxy {
                     }
                 }
             }
-            ListKind::Prompts if remote_capabilities.prompts.is_some() => {
+            ListKind::Prompts if capabilities.prompts.is_some() => {
                 items.extend(client.prompts().all().await?.into_iter().map(|prompt| self.prompt(prompt)));
             }
-            ListKind::Resources if remote_capabilities.resources.is_some() => {
+            ListKind::Resources if capabilities.resources.is_some() => {
                 items.extend(
                     client.resources().all().await?.into_iter().map(|resource| self.resource(resource)),
                 );
@@ -145,8 +145,8 @@ impl RemoteProxy {
         let name = std::mem::replace(&mut definition.name, name);
         let reference = CompletionReference::Prompt { name: name.clone(), title: None };
         let completers = Completers::remote(Arc::new(RemoteCompletion(self.client.clone(), reference)));
-        let fill = Arc::new(RemotePrompt { client: self.client.clone(), name });
-        CatalogItem::Prompt(Arc::new(PromptEntry::remote(definition, fill, completers)))
+        let handler = Arc::new(RemotePrompt { client: self.client.clone(), name });
+        CatalogItem::Prompt(Arc::new(PromptEntry::remote(definition, handler, completers)))
     }
 
     fn resource(&self, definition: model::Resource) -> CatalogItem {

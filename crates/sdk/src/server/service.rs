@@ -63,12 +63,11 @@ struct ServiceInner {
 }
 
 impl Service {
-    pub(crate) fn new(settings: ServerSettings, live: Arc<LiveCatalog>, changes: bool) -> Self {
+    pub(crate) fn new(settings: ServerSettings, catalog: Arc<LiveCatalog>, changes: bool) -> Self {
         let identity = stateless_era::identity(&settings.info);
         let parked_calls: Arc<ParkedCalls> = Arc::default();
         let guard = Some(Arc::new(ParkedCallsGuard(Arc::clone(&parked_calls))));
-        let inner =
-            Arc::new(ServiceInner { settings, catalog: live, identity, may_change: changes, parked_calls });
+        let inner = Arc::new(ServiceInner { settings, catalog, identity, may_change: changes, parked_calls });
         Service { inner, principal: None, client_identity: None, parking_enabled: true, _parked_guard: guard }
     }
 

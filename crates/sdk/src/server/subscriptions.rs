@@ -63,8 +63,8 @@ impl SubscriptionStream {
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
-        let mut is_subscribed = self.filter.resource_subscriptions.iter().flatten();
-        is_subscribed.any(|is_subscribed| is_subscribed == uri) && !self.cancel.has_ended()
+        let mut subscribed = self.filter.resource_subscriptions.iter().flatten();
+        subscribed.any(|other| other == uri) && !self.cancel.has_ended()
     }
 }
 
@@ -102,8 +102,8 @@ impl SubscriptionStreams {
     /// Notifies the subscribed streams of a changed task.
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         let is_interested = |stream: &&Arc<SubscriptionStream>| {
-            let mut is_subscribed = stream.filter.task_ids.iter().flatten();
-            is_subscribed.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
+            let mut ids = stream.filter.task_ids.iter().flatten();
+            ids.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
         };
         for stream in self.open_streams().iter().filter(is_interested) {
             let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };

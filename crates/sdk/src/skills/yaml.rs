@@ -145,8 +145,8 @@ fn is_decimal(text: &str) -> bool {
     };
     let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
     let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let has_context = !before.is_empty() || !after.is_empty();
-    has_context
+    let has_digits = !before.is_empty() || !after.is_empty();
+    has_digits
         && before.bytes().all(digit)
         && after.bytes().all(digit)
         && exponent.is_none_or(|exponent| all_bytes(exponent, digit))

@@ -54,12 +54,12 @@ impl Endpoints {
 pub(super) async fn open<B: Interceptor>(
     transport: &dyn Transport,
     client: Wire,
-    interceptor: impl FnOnce(Arc<Endpoints>) -> B,
+    make_interceptor: impl FnOnce(Arc<Endpoints>) -> B,
 ) -> io::Result<Box<dyn TransportHandle>> {
     let server = Arc::new(Outbox::without_callback(usize::MAX));
     let sides = Arc::new(Endpoints { client, server, handle: Mutex::default() });
     let junction = Arc::new(InterceptedConnection {
-        interceptor: interceptor(sides.clone()),
+        interceptor: make_interceptor(sides.clone()),
         endpoints: sides.clone(),
         outgoing_lock: Mutex::new(()),
     });

@@ -36,9 +36,8 @@ enum ScriptOutput {
 /// Connects a client to a scripted server.
 pub(super) fn open(script: Script, wire: Wire, first: Reaction) -> Box<dyn TransportHandle> {
     let line_buffer = Mutex::new(LineBuffer::new(wire.max_message()));
-    let (turn_lock, output, runtime) = (Mutex::new(()), Mutex::default(), Handle::current());
-    let connection =
-        Arc::new(ScriptConnection { script, wire, runtime, outgoing_lock: turn_lock, output, line_buffer });
+    let (outgoing_lock, output, runtime) = (Mutex::new(()), Mutex::default(), Handle::current());
+    let connection = Arc::new(ScriptConnection { script, wire, runtime, outgoing_lock, output, line_buffer });
     connection.clone().run_steps(Value::Null, first.into_steps());
     let upstream = Arc::downgrade(&connection);
     connection

@@ -5,7 +5,7 @@ use super::http::FlowResponse;
 use super::registration::{self, RegistrationMethod};
 use super::server_metadata::{ServerMetadata, default_endpoints};
 use super::token_endpoint::{self, TokenGrant};
-use super::{Flow, FlowAction, FlowInput, FlowStep, flow_not_started_error};
+use super::{Flow, FlowAction, FlowInput, FlowStep, not_started_error};
 use crate::auth::challenge::Challenge;
 use crate::auth::error::{AuthError, AuthErrorKind};
 use crate::auth::oauth::{GrantType, PreregisteredClient};
@@ -51,10 +51,10 @@ impl Flow {
     }
 
     fn wants_dpop(&self) -> bool {
-        let wants_dpop = self.input.profile.dpop
+        let requested = self.input.profile.dpop
             || self.input.challenge.dpop
             || self.resource_metadata.as_ref().is_some_and(|resource| resource.dpop);
-        wants_dpop && self.server_metadata.as_ref().is_some_and(ServerMetadata::supports_dpop)
+        requested && self.server_metadata.as_ref().is_some_and(ServerMetadata::supports_dpop)
     }
 
     pub(in crate::auth) fn register_or_authorize(&mut self, now: u64) -> Result<FlowAction, AuthError> {
@@ -150,7 +150,7 @@ impl Flow {
     }
 
     fn redirect_user(&mut self) -> Result<FlowAction, AuthError> {
-        let redirect_uri = self.redirect_uri.clone().ok_or_else(flow_not_started_error)?;
+        let redirect_uri = self.redirect_uri.clone().ok_or_else(not_started_error)?;
         let authority = self.require_server_metadata()?;
         let scopes = self.scopes_to_request(authority);
         let client = self.identity.as_ref().map_or("", |identity| &identity.id);
@@ -217,7 +217,7 @@ impl Flow {
         now: u64,
     ) -> Result<FlowAction, AuthError> {
         let profile = self.input.profile.clone();
-        let GrantType::Enterprise(provider) = &profile.grant else { return Err(flow_not_started_error()) };
+        let GrantType::Enterprise(provider) = &profile.grant else { return Err(not_started_error()) };
         let assertion = token_endpoint::parse_assertion_response(reply, &provider.token_endpoint)?;
         self.request_token(TokenGrant::Assertion(assertion), None, now)
     }

@@ -167,7 +167,7 @@ mod tests {
         )
     }
 
-    fn parse_redirect(iss_promised: bool, query: &str) -> Result<AuthorizationResponse, String> {
+    fn verify(iss_promised: bool, query: &str) -> Result<AuthorizationResponse, String> {
         let (_, pending) = pending(iss_promised);
         let state = pending.state.expose().to_owned();
         pending
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn who_answers_is_checked_before_what_they_say() {
-        assert!(parse_redirect(true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
-        assert!(parse_redirect(false, "code=c&state=STATE").is_ok());
-        assert!(parse_redirect(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        assert!(verify(true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
+        assert!(verify(false, "code=c&state=STATE").is_ok());
+        assert!(verify(false, "code=c&state=STATE&iss=https%3A%2F%2Fa.example").is_ok());
         for (iss_required, query, expected) in [
             (true, "code=c&state=STATE", "lacks the `iss` parameter that `https://a.example` announces"),
             (true, "code=c&state=STATE&iss=https%3A%2F%2Fa.example%2F", "another authorization server"),
@@ -219,7 +219,7 @@ mod tests {
                 "`access_denied` (not today)",
             ),
         ] {
-            let error = parse_redirect(iss_required, query).err().unwrap();
+            let error = verify(iss_required, query).err().unwrap();
             assert!(error.contains(expected) && !error.contains("EVIL"), "{query}: {error}");
         }
     }

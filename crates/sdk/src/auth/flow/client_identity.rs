@@ -61,7 +61,7 @@ impl ClientAuthMethod {
             server
                 .auth_methods
                 .as_ref()
-                .is_none_or(|supported| supported.iter().any(|supported| supported == method.name()))
+                .is_none_or(|supported| supported.iter().any(|name| name == method.name()))
         };
         preferred.iter().copied().find(is_supported)
     }

@@ -19,20 +19,20 @@ impl Flow {
     }
 
     fn fetch_resource_metadata(&mut self, mut urls: VecDeque<String>) -> Option<FlowAction> {
-        let at = urls.pop_front()?;
-        let request = FlowRequest::get(Purpose::ResourceMetadata, &at);
-        self.step = FlowStep::ResourceMetadata { url: at, next_urls: urls };
+        let url = urls.pop_front()?;
+        let request = FlowRequest::get(Purpose::ResourceMetadata, &url);
+        self.step = FlowStep::ResourceMetadata { url, next_urls: urls };
         Some(FlowAction::Send(request))
     }
 
     pub(in crate::auth) fn on_resource_metadata(
         &mut self,
-        at: &str,
+        url: &str,
         next_urls: VecDeque<String>,
         reply: &FlowResponse,
     ) -> Result<FlowAction, AuthError> {
         if reply.is_success() {
-            let metadata = match resource_metadata::parse(&reply.body, &self.input.server, at) {
+            let metadata = match resource_metadata::parse(&reply.body, &self.input.server, url) {
                 Ok(metadata) => metadata,
                 Err(error) => return self.try_next_resource_url(next_urls, Some(error)),
             };
@@ -42,15 +42,15 @@ impl Flow {
                 self.input.profile.issuer.clone(),
                 self.input.stored.as_ref().map(|earlier| earlier.issuer.clone()),
             ];
-            if let Some(url) =
+            if let Some(index) =
                 preferred.into_iter().flatten().find_map(|issuer| issuers.iter().position(|i| *i == issuer))
             {
-                issuers.swap(0, url);
+                issuers.swap(0, index);
             }
             (self.resource_metadata, self.failure) = (Some(metadata), None);
             return self.try_next_issuer(issuers);
         }
-        let broken = (!reply.is_missing()).then(|| metadata_unavailable("the server", at, reply.status));
+        let broken = (!reply.is_missing()).then(|| metadata_unavailable("the server", url, reply.status));
         self.try_next_resource_url(next_urls, broken)
     }
 

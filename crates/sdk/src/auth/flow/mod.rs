@@ -231,10 +231,10 @@ impl Flow {
     }
 
     fn require_server_metadata(&self) -> Result<&ServerMetadata, AuthError> {
-        self.server_metadata.as_ref().ok_or_else(flow_not_started_error)
+        self.server_metadata.as_ref().ok_or_else(not_started_error)
     }
 }
 
-fn flow_not_started_error() -> AuthError {
+fn not_started_error() -> AuthError {
     AuthError::new(AuthErrorKind::Setup, "the sign-in was resumed before it started")
 }

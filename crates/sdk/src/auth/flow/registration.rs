@@ -38,9 +38,9 @@ pub(in crate::auth) fn select_method(
     bound_to: Option<&str>,
     now: u64,
 ) -> Result<RegistrationMethod, AuthError> {
-    if let Some(preregistered_client) = &profile.client {
+    if let Some(client) = &profile.client {
         let expected_issuer = profile.issuer.as_deref().or(bound_to);
-        return preregistered(preregistered_client, expected_issuer, server).map(RegistrationMethod::Known);
+        return preregistered(client, expected_issuer, server).map(RegistrationMethod::Known);
     }
     if let Some(url) = profile.document_url.as_ref().filter(|_| server.supports_client_id_documents) {
         return Ok(RegistrationMethod::Known(ClientIdentity::new(url, None, ClientAuthMethod::None)));
@@ -52,7 +52,7 @@ pub(in crate::auth) fn select_method(
                 .scopes
                 .as_ref()
                 .zip(scopes)
-                .is_none_or(|(registered, required)| Scopes::parse(registered).covers(required))
+                .is_none_or(|(granted, required)| Scopes::parse(granted).covers(required))
     };
     if let Some(registered) = earlier.filter(still_good) {
         return Ok(RegistrationMethod::Known(registered));
@@ -74,7 +74,7 @@ pub(in crate::auth) fn select_method(
 }
 
 fn preregistered(
-    preregistered_client: &PreregisteredClient,
+    client: &PreregisteredClient,
     issuer: Option<&str>,
     server: &ServerMetadata,
 ) -> Result<ClientIdentity, AuthError> {
@@ -86,14 +86,14 @@ fn preregistered(
         );
         return Err(AuthError::new(AuthErrorKind::Registration, text));
     }
-    let required: &[ClientAuthMethod] = match (&preregistered_client.secret, preregistered_client.has_key) {
+    let preferred: &[ClientAuthMethod] = match (&client.secret, client.has_key) {
         (_, true) => &[ClientAuthMethod::PrivateKey],
         (Some(_), false) => &[ClientAuthMethod::Basic, ClientAuthMethod::Post],
         (None, false) => &[ClientAuthMethod::None],
     };
     // A server that lists none of them may still accept one.
-    let method = ClientAuthMethod::choose(required, server).unwrap_or(required[0]);
-    Ok(ClientIdentity::new(&preregistered_client.id, preregistered_client.secret.clone(), method))
+    let method = ClientAuthMethod::choose(preferred, server).unwrap_or(preferred[0]);
+    Ok(ClientIdentity::new(&client.id, client.secret.clone(), method))
 }
 
 /// Builds the client metadata of a registration request.

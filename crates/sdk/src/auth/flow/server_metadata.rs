@@ -153,30 +153,28 @@ fn check_endpoint(url: Option<&str>) -> Result<(), String> {
 impl ServerMetadata {
     /// Returns whether the authorization server can bind tokens to an ES256 key (`DPoP`).
     pub(in crate::auth) fn supports_dpop(&self) -> bool {
-        self.dpop_algorithms
-            .as_ref()
-            .is_some_and(|algorithms| algorithms.iter().any(|algorithms| algorithms == "ES256"))
+        self.dpop_algorithms.as_ref().is_some_and(|algorithms| algorithms.iter().any(|name| name == "ES256"))
     }
 
     /// Returns the authorization endpoint for `server`, if PKCE protects the code and the URL is safe.
     pub(in crate::auth) fn authorization_endpoint(&self, server: &Target) -> Result<&str, AuthError> {
-        let metadata_error = |problem: &str| {
+        let sign_in_error = |problem: &str| {
             let text = format!("sign-in at `{}` is not possible: {problem}", sanitize(&self.issuer));
             AuthError::new(AuthErrorKind::Metadata, text)
         };
         if self.pkce == Some(false) {
-            return Err(metadata_error(
+            return Err(sign_in_error(
                 "its metadata does not list `S256` under `code_challenge_methods_supported`, and without \
                  PKCE an authorization code could be stolen",
             ));
         }
         let endpoint = self.authorization_endpoint.as_deref();
         let endpoint =
-            endpoint.ok_or_else(|| metadata_error("its metadata has no `authorization_endpoint`"))?;
-        let target = Target::configured(endpoint).map_err(|error| metadata_error(&error.to_string()))?;
+            endpoint.ok_or_else(|| sign_in_error("its metadata has no `authorization_endpoint`"))?;
+        let target = Target::configured(endpoint).map_err(|error| sign_in_error(&error.to_string()))?;
         if !server.may_redirect_to(&target) {
             let url = sanitize(&target.to_string());
-            return Err(metadata_error(&format!(
+            return Err(sign_in_error(&format!(
                 "its `authorization_endpoint` is `{url}`, which is on a more private network than the \
                  server; a browser must not be redirected there"
             ))

@@ -3,7 +3,7 @@
 use super::dpop;
 use super::http::{FlowRequest, FlowResponse};
 use super::token_endpoint::{self, TokenGrant, TokenResponse};
-use super::{Flow, FlowAction, FlowStep, flow_not_started_error};
+use super::{Flow, FlowAction, FlowStep, not_started_error};
 use crate::auth::error::{AuthError, AuthErrorKind, sanitize};
 use crate::auth::store::record::{GrantOrigin, TokenRecord};
 
@@ -27,7 +27,7 @@ impl Flow {
         now: u64,
     ) -> Result<FlowRequest, AuthError> {
         let authority = self.require_server_metadata()?;
-        let identity = self.identity.as_ref().ok_or_else(flow_not_started_error)?;
+        let identity = self.identity.as_ref().ok_or_else(not_started_error)?;
         let mut request = claim.request(&authority.token_endpoint, &self.resource(), &self.scopes);
         identity.authenticate(&mut request, self.input.profile.key.as_ref(), &authority.issuer, now)?;
         if let Some(key) = &self.key {
@@ -72,7 +72,7 @@ impl Flow {
         now: u64,
     ) -> Result<FlowAction, AuthError> {
         let (authority, identity) =
-            (self.require_server_metadata()?, self.identity.clone().ok_or_else(flow_not_started_error)?);
+            (self.require_server_metadata()?, self.identity.clone().ok_or_else(not_started_error)?);
         let origin = GrantOrigin {
             issuer: authority.issuer.clone(),
             resource: self.resource(),

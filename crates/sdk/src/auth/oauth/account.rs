@@ -187,11 +187,8 @@ impl Account {
         let attempts = (*attempts).max(live.consecutive_step_ups);
         let has_required = !required.is_empty() && granted.covers(&required);
         if has_required || attempts > MAX_STEP_UPS {
-            let reason = if has_required {
-                "the token already has it"
-            } else {
-                "the authorization server did not grant it"
-            };
+            let reason =
+                if has_required { "the token already has it" } else { "it was requested and not granted" };
             let requirement = match &*required.to_string() {
                 "" => "more access than the token allows".to_owned(),
                 scopes => format!("the scope `{}`", sanitize(scopes)),
@@ -305,15 +302,15 @@ mod tests {
     #[test]
     fn more_is_asked_for_only_so_often() {
         let account = Account::new(String::new());
-        let is_granted = |scope: &str| {
+        let is_allowed = |scope: &str| {
             let challenge = Challenge { scope: Some(Scopes::parse(scope)), ..Challenge::default() };
             account.count_step_up(&challenge).is_ok()
         };
-        assert!(is_granted("a") && is_granted("b"));
-        assert!(!is_granted("c"), "however the server calls it");
+        assert!(is_allowed("a") && is_allowed("b"));
+        assert!(!is_allowed("c"), "however the server calls it");
         account.on_response(0, 200, None);
-        assert!(is_granted("a"));
+        assert!(is_allowed("a"));
         account.on_response(0, 200, None);
-        assert!(!is_granted("a"), "it was not given twice");
+        assert!(!is_allowed("a"), "it was not given twice");
     }
 }

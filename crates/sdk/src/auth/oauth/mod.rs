@@ -207,8 +207,8 @@ impl OAuth {
 
     /// Sets the redirect handler that sends a user to the authorization URL: [`super::Loopback`] for applications on
     /// the user's machine.
-    pub fn redirect_handler(self, user: impl RedirectHandler) -> Self {
-        self.set(|profile| profile.redirect_handler = Some(Arc::new(user)))
+    pub fn redirect_handler(self, handler: impl RedirectHandler) -> Self {
+        self.set(|profile| profile.redirect_handler = Some(Arc::new(handler)))
     }
 
     /// Sets a redirect handler for a redirect URI of the application: the handler sends the user to a URL and returns

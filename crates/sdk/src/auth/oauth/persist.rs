@@ -43,9 +43,9 @@ impl Account {
             };
             profile.store.save(&self.key, record.serialize()?).await
         };
-        let stored = save.await;
-        lock(&self.state).unsaved = stored.is_err().then_some(UnsavedToken { stored: before });
-        if let Err(error) = stored {
+        let saved = save.await;
+        lock(&self.state).unsaved = saved.is_err().then_some(UnsavedToken { stored: before });
+        if let Err(error) = saved {
             tracing::error!(%error, "failed to store a new token; it is lost with this process unless a retry succeeds");
         }
     }

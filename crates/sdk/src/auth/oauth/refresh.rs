@@ -50,13 +50,13 @@ impl Account {
             return Ok(Some((stored.map(Arc::new), None))); // another process obtained a token
         }
         let earlier = stored.or_else(|| current.map(Arc::unwrap_or_clone));
-        let user = may_ask && matches!(profile.grant, GrantType::AuthorizationCode);
+        let can_redirect = may_ask && matches!(profile.grant, GrantType::AuthorizationCode);
         let start = |challenge, earlier| FlowInput {
             profile: profile.clone(),
             server: server.clone(),
             challenge,
             stored: earlier,
-            can_redirect: user,
+            can_redirect,
         };
         let mut runner =
             Runner { profile, server, egress, account: self, generation: attempt, lease: Some(lease), locks };

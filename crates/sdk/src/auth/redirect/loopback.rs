@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn only_the_answer_is_heard() {
-        let connections = |head: &str| parse_redirect(head, 7, "s").is_some();
-        assert!(connections("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
-        assert!(connections(
+        let is_accepted = |head: &str| parse_redirect(head, 7, "s").is_some();
+        assert!(is_accepted("GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\n\r\n"));
+        assert!(is_accepted(
             "GET /callback?state=s&error=x HTTP/1.1\r\nAccept: */*\r\nhost: localhost:7\r\n\r\n"
         ));
         for other in [
@@ -188,7 +188,7 @@ mod tests {
             "GET /callback?code=c&state=s HTTP/1.1\r\nHost: 127.0.0.1:7\r\nHost: 127.0.0.1:7\r\n\r\n",
             "GET /callback?code=c&state=s HTTP/1.1\r\n\r\n",
         ] {
-            assert!(!connections(other), "{other}");
+            assert!(!is_accepted(other), "{other}");
         }
     }
 

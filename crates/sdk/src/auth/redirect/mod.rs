@@ -31,12 +31,12 @@ pub(super) struct CustomRedirect {
 }
 
 impl CustomRedirect {
-    pub(super) fn new<F, Fut>(uri: String, visit: F) -> Self
+    pub(super) fn new<F, Fut>(uri: String, redirect: F) -> Self
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<String, AuthError>> + Send + 'static,
     {
-        CustomRedirect { uri, redirect: Box::new(move |url| boxed(visit(url))) }
+        CustomRedirect { uri, redirect: Box::new(move |url| boxed(redirect(url))) }
     }
 }
 

@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_much() {
-        let bytes_left = ReadBudget(AtomicU64::new(MAX_BYTES));
-        assert_eq!((bytes_left.spend(MAX_BYTES - 1), bytes_left.spend(1)), (Ok(()), Ok(())));
-        assert!(bytes_left.spend(1).unwrap_err().contains("more than 16777216 bytes"));
-        assert_eq!(bytes_left.spend(0), Ok(()));
+        let budget = ReadBudget(AtomicU64::new(MAX_BYTES));
+        assert_eq!((budget.spend(MAX_BYTES - 1), budget.spend(1)), (Ok(()), Ok(())));
+        assert!(budget.spend(1).unwrap_err().contains("more than 16777216 bytes"));
+        assert_eq!(budget.spend(0), Ok(()));
     }
 }

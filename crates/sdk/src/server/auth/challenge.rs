@@ -82,12 +82,12 @@ impl ProtectedResource {
     /// that was used.
     fn challenges(&self, scopes: &[String], fault: Option<ChallengeError<'_>>) -> Vec<HeaderValue> {
         let schemes = self.schemes();
-        let offered_schemes = fault
+        let error_scheme = fault
             .map(|fault| fault.scheme)
-            .filter(|offered_schemes| schemes.contains(offered_schemes))
+            .filter(|error_scheme| schemes.contains(error_scheme))
             .unwrap_or(schemes[0]);
         let challenge = |scheme: &Scheme| {
-            let fault = fault.filter(|_| *scheme == offered_schemes);
+            let fault = fault.filter(|_| *scheme == error_scheme);
             let algorithms =
                 (*scheme == Scheme::Dpop).then(|| PROOF_ALGORITHMS.map(Algorithm::name).join(" "));
             let scopes = (!scopes.is_empty()).then(|| scopes.join(" "));
@@ -98,15 +98,11 @@ impl ProtectedResource {
                 ("error", fault.map(|fault| fault.code.to_owned())),
                 ("error_description", fault.map(|fault| fault.text.to_owned())),
             ];
-            let parameters_text = parameters
+            let formatted = parameters
                 .into_iter()
                 .filter_map(|(name, value)| Some(format!("{name}={}", quoted(&value?))));
-            HeaderValue::from_str(&format!(
-                "{} {}",
-                scheme.name(),
-                parameters_text.collect::<Vec<_>>().join(", ")
-            ))
-            .ok()
+            HeaderValue::from_str(&format!("{} {}", scheme.name(), formatted.collect::<Vec<_>>().join(", ")))
+                .ok()
         };
         schemes.iter().filter_map(challenge).collect()
     }

@@ -94,8 +94,8 @@ impl IssuerKeys {
         Self::new(Some(Box::new(fetch)), None)
     }
 
-    fn new(fetch: Option<Fetch>, fetched: Option<FetchedKeys>) -> Self {
-        let state = KeyState { keys: fetched, is_fetching: false, next_fetch: Instant::now(), failures: 0 };
+    fn new(fetch: Option<Fetch>, keys: Option<FetchedKeys>) -> Self {
+        let state = KeyState { keys, is_fetching: false, next_fetch: Instant::now(), failures: 0 };
         IssuerKeys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
     }
 

@@ -32,9 +32,9 @@ pub(super) async fn discover_keys(egress: &Egress, issuer: &Target, name: &str) 
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    let no_jwks_error =
+    let no_metadata_error =
         || format!("{issuer} has no metadata: neither oauth-authorization-server nor openid-configuration");
-    Err(failure.unwrap_or_else(no_jwks_error))
+    Err(failure.unwrap_or_else(no_metadata_error))
 }
 
 /// Returns the `jwks_uri` of the metadata at `target`; `None` if there is no metadata.
@@ -68,8 +68,8 @@ pub(super) fn parse_keys(set: &Value) -> Result<Vec<PublicKey>, String> {
 async fn get_json(egress: &Egress, target: &Target) -> Result<Option<(Value, Option<Duration>)>, String> {
     let mut request = Request::new(Body::empty());
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
-    let fetch = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
-    let (response, _) = fetch.map_err(|error| error.to_string())?;
+    let result = egress.follow(request, target, Redirects::same_origin(MAX_REDIRECTS)).await;
+    let (response, _) = result.map_err(|error| error.to_string())?;
     if response.status().is_client_error() {
         return Ok(None);
     }

@@ -134,12 +134,12 @@ fn identity(claims: &Claims) -> ClaimResult<Identity> {
 
 /// Returns the scopes of a token: claim `scope` (RFC 9068), or `scp`, which some issuers use instead.
 fn scopes(claims: &Claims) -> ClaimResult<Vec<&str>> {
-    let last_error = || Cow::from("the scopes of the token must be strings");
+    let invalid = || Cow::from("the scopes of the token must be strings");
     match claims.get("scope").or_else(|| claims.get("scp")) {
         None => Ok(Vec::new()),
         Some(Value::String(all)) => Ok(all.split(' ').filter(|scope| !scope.is_empty()).collect()),
-        Some(Value::Array(all)) => all.iter().map(|scope| scope.as_str().ok_or_else(last_error)).collect(),
-        Some(_) => Err(last_error()),
+        Some(Value::Array(all)) => all.iter().map(|scope| scope.as_str().ok_or_else(invalid)).collect(),
+        Some(_) => Err(invalid()),
     }
 }
 

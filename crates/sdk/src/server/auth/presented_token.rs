@@ -50,7 +50,8 @@ pub(super) fn extract(parts: &Parts) -> Result<Option<PresentedToken<'_>>, &'sta
     let value = value.to_str().map_err(|_| "the Authorization header contains invalid characters")?;
     let (scheme, token) = value.split_once(' ').unwrap_or((value, ""));
     let schemes = [Scheme::Bearer, Scheme::Dpop];
-    let Some(scheme) = schemes.into_iter().find(|schemes| schemes.name().eq_ignore_ascii_case(scheme)) else {
+    let Some(scheme) = schemes.into_iter().find(|candidate| candidate.name().eq_ignore_ascii_case(scheme))
+    else {
         return Ok(None); // another scheme
     };
     validate_syntax(token.trim_start_matches(' ')).map(|token| Some(PresentedToken { scheme, token }))

@@ -167,13 +167,13 @@ impl ProtectedResource {
     }
 
     /// Checks that a token has these scopes in addition to those that every request requires.
-    pub(crate) fn check_scopes(&self, identity: &Identity, implied: &[String]) -> Result<(), Rejection> {
-        if identity.has_all(&self.required_scopes) && identity.has_all(implied) {
+    pub(crate) fn check_scopes(&self, identity: &Identity, additional: &[String]) -> Result<(), Rejection> {
+        if identity.has_all(&self.required_scopes) && identity.has_all(additional) {
             return Ok(());
         }
         let scheme = if identity.key().is_some() { Scheme::Dpop } else { Scheme::Bearer };
         let mut all = self.required_scopes.clone();
-        for scope in implied {
+        for scope in additional {
             if !all.contains(scope) {
                 all.push(scope.clone());
             }

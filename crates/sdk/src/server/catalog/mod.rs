@@ -176,9 +176,9 @@ impl Catalog {
 
 fn check_state<T: CatalogEntry>(noun: &str, items: &CatalogList<T>, server: &StateMap) -> Result<()> {
     for item in items.iter() {
-        let (required, states) = item.required_state();
+        let (required, own_state) = item.required_state();
         let is_missing = |required: &&RequiredState| {
-            !server.has(**required) && !states.is_some_and(|states| states.has(**required))
+            !server.has(**required) && !own_state.is_some_and(|own_state| own_state.has(**required))
         };
         if let Some(missing) = required.iter().find(is_missing) {
             return Err(Error::setup(format!(

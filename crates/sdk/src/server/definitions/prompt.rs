@@ -94,7 +94,7 @@ impl Prompt {
     fn finish(
         mut self,
         texts: Result<StringArgs, String>,
-        fill: impl FnOnce(StringArgs) -> Arc<dyn PromptHandler>,
+        make_handler: impl FnOnce(StringArgs) -> Arc<dyn PromptHandler>,
     ) -> Result<CatalogItem> {
         let name: Arc<str> = (&*self.definition.name).into();
         let refuse =
@@ -138,7 +138,7 @@ impl Prompt {
         Ok(CatalogItem::Prompt(Arc::new(PromptEntry {
             name,
             definition,
-            fill: fill(texts),
+            handler: make_handler(texts),
             completers,
             state: None,
             required_state: Vec::new(),
@@ -184,7 +184,7 @@ where
 pub struct PromptEntry {
     pub(crate) name: Arc<str>,
     pub(crate) definition: model::Prompt,
-    fill: Arc<dyn PromptHandler>,
+    handler: Arc<dyn PromptHandler>,
     pub(crate) completers: Completers,
     pub(crate) state: Option<Arc<StateMap>>,
     /// Types of shared state that the handler takes.
@@ -195,11 +195,11 @@ impl PromptEntry {
     /// Creates the catalog entry of a prompt of a remote server.
     pub(in crate::server) fn remote(
         definition: model::Prompt,
-        fill: Arc<dyn PromptHandler>,
+        handler: Arc<dyn PromptHandler>,
         completers: Completers,
     ) -> Self {
         let name = (&*definition.name).into();
-        PromptEntry { name, definition, fill, completers, state: None, required_state: Vec::new() }
+        PromptEntry { name, definition, handler, completers, state: None, required_state: Vec::new() }
     }
 
     /// Checks that all required arguments are present and calls the handler.
@@ -215,7 +215,7 @@ impl PromptEntry {
                 return Err(InvalidValue { path: String::new(), reason });
             }
         }
-        self.fill.get(arguments, scope)
+        self.handler.get(arguments, scope)
     }
 
     pub(crate) fn mounted(self: Arc<Self>, name: String, state: &Arc<StateMap>) -> Self {

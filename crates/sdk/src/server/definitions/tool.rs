@@ -40,7 +40,7 @@ use crate::{Error, Result};
 pub struct Tool {
     definition: model::Tool,
     timeout: Option<Duration>,
-    asks_first: bool,
+    requests_input_first: bool,
     raw: bool,
     /// Parameters that are mirrored into headers, with the header names.
     headers: Vec<(String, String)>,
@@ -64,7 +64,7 @@ impl Tool {
         Tool {
             definition,
             timeout: None,
-            asks_first: false,
+            requests_input_first: false,
             raw: false,
             headers: Vec::new(),
             scopes: Vec::new(),
@@ -123,7 +123,7 @@ impl Tool {
     /// task when it first waits for something else. So a user who declines has not started a task. For clients without
     /// a session; see [`Self::task`].
     pub fn requests_input_first(mut self) -> Self {
-        self.asks_first = true;
+        self.requests_input_first = true;
         self
     }
 
@@ -169,10 +169,10 @@ impl Tool {
         H::Output: IntoToolOutput,
         Form: 'static,
     {
-        let handler_entry = TypedToolHandler { handler, form: PhantomData::<fn() -> Form> };
+        let typed_handler = TypedToolHandler { handler, form: PhantomData::<fn() -> Form> };
         let input = (!self.raw).then(derived_schema::input_schema::<H::Args>);
         let output = H::Output::output_schema();
-        self.finish(Box::new(handler_entry), input, output)
+        self.finish(Box::new(typed_handler), input, output)
     }
 
     /// Builds the catalog item: all steps that do not depend on the type of the handler, so that they are compiled
@@ -189,9 +189,9 @@ impl Tool {
         check_name("tool", &name)?;
         self.scopes.iter().try_for_each(|scope| check_scope_name(scope)).map_err(refuse)?;
         let input_check = match input {
-            Some(handler_entry) => {
-                let check = Validator::for_typed(&handler_entry).map_err(refuse)?;
-                self.definition.input_schema = handler_entry.schema;
+            Some(derived) => {
+                let check = Validator::for_typed(&derived).map_err(refuse)?;
+                self.definition.input_schema = derived.schema;
                 check
             }
             None if derived_schema::is_any_object(&self.definition.input_schema) => None,
@@ -211,15 +211,13 @@ impl Tool {
         header_annotation::find_annotations(&self.definition.input_schema).map_err(refuse)?;
         let mut output_proven = false;
         let output_check = match (&self.definition.output_schema, output) {
-            (Some(by_hand), _) => {
-                Some(Validator::new(&by_hand.0, "hand-written output schema").map_err(refuse)?)
-            }
-            (None, Some(handler_entry)) => {
-                output_proven = handler_entry.unenforced.is_none();
-                let check = Validator::for_typed(&handler_entry)
+            (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
+            (None, Some(derived)) => {
+                output_proven = derived.unenforced.is_none();
+                let check = Validator::for_typed(&derived)
                     .map_err(refuse)?
-                    .or_else(|| Validator::for_non_finite(&handler_entry));
-                self.definition.output_schema = Some(OutputSchema(handler_entry.schema));
+                    .or_else(|| Validator::for_non_finite(&derived));
+                self.definition.output_schema = Some(OutputSchema(derived.schema));
                 check
             }
             (None, None) => None,
@@ -231,7 +229,7 @@ impl Tool {
             definition: self.definition,
             call,
             timeout: self.timeout,
-            asks_first: self.asks_first,
+            requests_input_first: self.requests_input_first,
             scopes: self.scopes.into(),
             input_check,
             output_check,
@@ -254,7 +252,7 @@ pub struct ToolEntry {
     pub(crate) definition: model::Tool,
     call: Box<dyn ToolHandler>,
     timeout: Option<Duration>,
-    pub(crate) asks_first: bool,
+    pub(crate) requests_input_first: bool,
     /// Scopes that a client must have to call the tool.
     pub(crate) scopes: Box<[String]>,
     input_check: Option<Validator>,
@@ -280,7 +278,7 @@ impl ToolEntry {
             definition,
             call,
             timeout: None,
-            asks_first: false,
+            requests_input_first: false,
             scopes: Box::default(),
             input_check: None,
             output_check: None,
@@ -300,7 +298,7 @@ impl ToolEntry {
             #[cfg(feature = "http-server")]
             mirror: mirror(&definition),
             definition,
-            asks_first: self.asks_first,
+            requests_input_first: self.requests_input_first,
             scopes: self.scopes.clone(),
             required_state: self.required_state.clone(),
             call: Box::new(MountedTool(self)),
@@ -321,11 +319,11 @@ impl ToolEntry {
 
     /// Returns whether the author declared the tool safe to run twice.
     pub(crate) fn may_run_twice(&self) -> bool {
-        let declared_support = self.definition.annotations.as_ref();
-        let declared_support = |hint: fn(&ToolAnnotations) -> Option<bool>| declared_support.and_then(hint);
-        declared_support(|hints| hints.read_only) == Some(true)
-            || declared_support(|hints| hints.idempotent) == Some(true)
-            || declared_support(|hints| hints.destructive) == Some(false)
+        let annotations = self.definition.annotations.as_ref();
+        let value = |hint: fn(&ToolAnnotations) -> Option<bool>| annotations.and_then(hint);
+        value(|hints| hints.read_only) == Some(true)
+            || value(|hints| hints.idempotent) == Some(true)
+            || value(|hints| hints.destructive) == Some(false)
     }
 
     /// Checks the arguments and starts the call. The error describes invalid arguments for the model.
@@ -350,12 +348,12 @@ impl ToolEntry {
                     return result;
                 }
                 // The time that the client takes to respond does not count against the tool.
-                let must_wait =
+                let waited =
                     context.as_ref().map_or(Duration::ZERO, |context| context.mailbox().total_wait());
-                if started + timeout + must_wait <= deadline {
+                if started + timeout + waited <= deadline {
                     return Err(Error::tool(format!("the tool `{name}` did not finish within {timeout:?}")));
                 }
-                deadline = started + timeout + must_wait;
+                deadline = started + timeout + waited;
             }
         }))
     }

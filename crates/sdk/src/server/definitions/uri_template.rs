@@ -117,7 +117,7 @@ impl UriTemplate {
         }
         for pair in query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let is_declared = self.query.as_ref()?.iter().any(|is_declared| is_declared == name);
+            let is_declared = self.query.as_ref()?.iter().any(|declared| declared == name);
             if !is_declared || values.insert(name.to_owned(), percent_decode(value)?).is_some() {
                 return None;
             }

@@ -70,14 +70,9 @@ impl Endpoint {
         let Some(identity) = parts.extensions.get::<Arc<Identity>>() else {
             return Err(principal_error_response(PrincipalError::Unauthorized));
         };
-        let mut required_scopes = Vec::new();
-        collect_scopes(
-            &self.service.catalog(),
-            message,
-            self.service.settings().limits,
-            &mut required_scopes,
-        );
-        auth.check_scopes(identity, &required_scopes).map_err(rejection_response)
+        let mut required = Vec::new();
+        collect_scopes(&self.service.catalog(), message, self.service.settings().limits, &mut required);
+        auth.check_scopes(identity, &required).map_err(rejection_response)
     }
 
     /// Returns the challenge for a request whose scopes were known only while it ran: it resumes a call, reads a task,
@@ -124,22 +119,17 @@ impl Endpoint {
 }
 
 /// Collects the scopes of all tools that a message calls.
-fn collect_scopes(
-    catalog: &Catalog,
-    message: &Message<'_>,
-    limits: Limits,
-    required_scopes: &mut Vec<String>,
-) {
+fn collect_scopes(catalog: &Catalog, message: &Message<'_>, limits: Limits, required: &mut Vec<String>) {
     match message {
         Message::Request { method, params, .. } if *method == Protocol::CallTool.name() => {
             let tool = params.find("name").and_then(decode_string).and_then(|name| catalog.tools.find(&name));
-            required_scopes.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
+            required.extend(tool.into_iter().flat_map(|tool| tool.scopes.iter().cloned()));
         }
         Message::Batch(messages) => {
             let messages = messages.iter().filter_map(|message| parse(message.as_bytes(), limits).ok());
             messages
                 .filter(|message| !matches!(message, Message::Batch(_)))
-                .for_each(|message| collect_scopes(catalog, &message, limits, required_scopes));
+                .for_each(|message| collect_scopes(catalog, &message, limits, required));
         }
         _ => {}
     }

@@ -300,8 +300,8 @@ where
     let mut reading = std::pin::pin!(async move {
         let (mut body, max_discarded) = (std::pin::pin!(body), max_bytes.saturating_mul(OVERSIZE_FACTOR));
         if length <= max_bytes {
-            let usage = BudgetReservation { budget, sender: Sender::Unknown, bytes: 0 };
-            let read = collect(source, body.as_mut(), max_bytes, usage, received).await;
+            let reservation = BudgetReservation { budget, sender: Sender::Unknown, bytes: 0 };
+            let read = collect(source, body.as_mut(), max_bytes, reservation, received).await;
             if !matches!(read, Err(BodyReadError::TooLarge)) {
                 return read;
             }
@@ -360,7 +360,7 @@ async fn collect<'a, B>(
     source: BodySource<'_>,
     mut body: Pin<&mut B>,
     max_bytes: usize,
-    mut usage: BudgetReservation<'a>,
+    mut reservation: BudgetReservation<'a>,
     received: &AtomicUsize,
 ) -> Result<ReadBody<'a>, BodyReadError>
 where
@@ -377,14 +377,14 @@ where
         if first.is_empty() && all.is_empty() {
             first = data.copy_to_bytes(data.remaining());
             if first.len() > MAX_UNRESERVED_BYTES || !body.is_end_stream() {
-                usage.reserve(source, first.len())?;
+                reservation.reserve(source, first.len())?;
             }
             continue;
         }
         if all.is_empty() {
             all.extend_from_slice(&std::mem::take(&mut first));
         }
-        usage.reserve(source, data.remaining())?;
+        reservation.reserve(source, data.remaining())?;
         while data.has_remaining() {
             let chunk = data.chunk();
             all.extend_from_slice(chunk);
@@ -392,7 +392,7 @@ where
             data.advance(count);
         }
     }
-    Ok(ReadBody { bytes: if all.is_empty() { first } else { all.into() }, _reservation: usage })
+    Ok(ReadBody { bytes: if all.is_empty() { first } else { all.into() }, _reservation: reservation })
 }
 
 #[cfg(test)]
@@ -534,16 +534,16 @@ mod tests {
             let subject = subjects.iter().find(|subject| ***subject == *sender);
             read(BodySource { parts: &parts, origin: None, subject }, body, 1_000, &budget, LONG_TIMEOUT)
         };
-        let mut usage = Vec::new();
+        let mut bodies = Vec::new();
         for (sender, share) in [("a", 8), ("b", 4), ("c", 2)] {
             assert_eq!(size(body(sender, share + 1).await), Err(BodyReadError::BudgetExceeded), "{sender}");
             for _ in 0..share {
-                usage.push(body(sender, 1).await.ok().unwrap());
+                bodies.push(body(sender, 1).await.ok().unwrap());
             }
             assert_eq!(size(body(sender, 1).await), Err(BodyReadError::BudgetExceeded), "{sender}");
         }
         assert_eq!(size(body("d", 1).await), Ok(4), "others still have budget");
-        drop(usage);
+        drop(bodies);
         assert_eq!(size(body("a", 8).await), Ok(32));
         assert!(lock(&budget.usage).by_sender.is_empty());
     }

@@ -252,8 +252,8 @@ impl HttpEndpoint {
 
     fn endpoint(self) -> Result<Arc<Endpoint>> {
         let has_both = self.options.auth.is_some() && self.options.principal_resolver.is_some();
-        let has_both = has_both.then(|| "set either `auth` or `principal`, not both".to_owned());
-        if let Some(fault) = self.error.or(has_both) {
+        let conflict = has_both.then(|| "set either `auth` or `principal`, not both".to_owned());
+        if let Some(fault) = self.error.or(conflict) {
             return Err(Error::setup(fault));
         }
         let service = self.service?;

@@ -150,8 +150,8 @@ impl OriginGuard {
         let is_listener_address =
             || local.is_some_and(|local| host.name.trim_matches(['[', ']']).parse() == Ok(local));
         is_local(&host.name)
-            || self.hosts.iter().any(|local_host| {
-                local_host.name == host.name && local_host.port.is_none_or(|port| host.port == Some(port))
+            || self.hosts.iter().any(|allowed| {
+                allowed.name == host.name && allowed.port.is_none_or(|port| host.port == Some(port))
             })
             || is_listener_address()
     }
@@ -166,7 +166,7 @@ impl OriginGuard {
 
     /// Returns whether pages of this origin may read responses (CORS).
     pub(super) fn is_origin_allowed(&self, origin: &str) -> bool {
-        self.origins.iter().any(|local_host| local_host.eq_ignore_ascii_case(origin))
+        self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 }
 

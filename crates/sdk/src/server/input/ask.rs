@@ -318,11 +318,11 @@ fn kind_mismatch() -> Error {
 fn is_safe_url(url: &str) -> bool {
     let local = ["http://localhost", "http://127.0.0.1", "http://[::1]"];
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
-    let is_key_end = |rest: &str| {
+    let is_host_end = |rest: &str| {
         let end = rest.split(['/', '?', '#']).next().unwrap_or_default();
         end.is_empty() || end.strip_prefix(':').is_some_and(is_port)
     };
-    url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(is_key_end))
+    url.starts_with("https://") || local.iter().any(|host| url.strip_prefix(host).is_some_and(is_host_end))
 }
 
 /// Returns whether the result of a method may be `input_required`.

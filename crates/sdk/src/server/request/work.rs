@@ -114,10 +114,10 @@ pub(crate) struct RequestOutcome {
 impl From<Result<UnencodedResult>> for RequestOutcome {
     fn from(result: Result<UnencodedResult>) -> Self {
         let error = match result {
-            Ok(into_result) => {
+            Ok(result) => {
                 let tool_error =
-                    matches!(&into_result, UnencodedResult::Tool(result) if result.is_error == Some(true));
-                return RequestOutcome { result: Ok(into_result), internal_error: None, tool_error };
+                    matches!(&result, UnencodedResult::Tool(result) if result.is_error == Some(true));
+                return RequestOutcome { result: Ok(result), internal_error: None, tool_error };
             }
             Err(error) => error,
         };
@@ -126,12 +126,12 @@ impl From<Result<UnencodedResult>> for RequestOutcome {
                 RequestOutcome { result: Err(protocol.clone()), internal_error: None, tool_error: false }
             }
             ErrorKind::Tool(text) => {
-                let into_result = Err(linchpin_protocol::Error::Internal(text.clone()));
-                RequestOutcome { result: into_result, internal_error: None, tool_error: false }
+                let result = Err(linchpin_protocol::Error::Internal(text.clone()));
+                RequestOutcome { result, internal_error: None, tool_error: false }
             }
             ErrorKind::Other(_) | ErrorKind::Setup(_) => {
-                let into_result = Err(linchpin_protocol::Error::Internal("Internal error".into()));
-                RequestOutcome { result: into_result, internal_error: Some(error), tool_error: false }
+                let result = Err(linchpin_protocol::Error::Internal("Internal error".into()));
+                RequestOutcome { result, internal_error: Some(error), tool_error: false }
             }
         }
     }

@@ -29,9 +29,9 @@ pub(crate) fn has_skills(catalog: &Catalog) -> bool {
 
 /// Returns whether the server can list the folders of every skill (`resources/directory/read`).
 pub(crate) fn supports_directories(catalog: &Catalog) -> bool {
-    let can_read =
+    let can_list =
         |skill: &SkillEntry| skill.dynamic_remote().is_none_or(|remote| remote.reads_directories());
-    has_skills(catalog) && catalog.skills.iter().all(|skill| can_read(skill))
+    has_skills(catalog) && catalog.skills.iter().all(|skill| can_list(skill))
 }
 
 fn method_not_found(scope: &RequestScope<'_>) -> Error {
@@ -119,12 +119,12 @@ fn children(
     }
     for uri in skills.iter().flat_map(|skill| &skill.files) {
         let Some(rest) = uri.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
-        let can_read = catalog.resources.find(uri);
-        if can_read.is_some_and(|file| !is_visible(scope, file.definition())) {
+        let registered = catalog.resources.find(uri);
+        if registered.is_some_and(|file| !is_visible(scope, file.definition())) {
             continue;
         }
         let name = rest.split('/').next().unwrap_or(rest);
-        children.entry(name.to_owned()).or_insert_with(|| match can_read {
+        children.entry(name.to_owned()).or_insert_with(|| match registered {
             Some(file) if name == rest => file.definition.clone(),
             _ => Resource {
                 uri: format!("{folder}/{name}"),

@@ -188,7 +188,7 @@ pub(crate) fn call(
         .into());
     }
     let session = scope.connection.name().to_owned();
-    if tool.asks_first && scope.revision.era() == Era::Stateless {
+    if tool.requests_input_first && scope.revision.era() == Era::Stateless {
         let (context, work) = (scope.context(), dispatch::start_tool(scope, tool, call));
         return Ok(RequestFuture::WithOutcome(Box::pin(drive_initial_requests(
             context,

@@ -194,20 +194,17 @@ async fn drive(service: &Service, running: &RunningTask, mut work: RequestFuture
             context.mailbox().set_driver_waker(cx.waker());
             match (work.poll(cx), running.open_input_keys()) {
                 (Poll::Ready(outcome), _) => Poll::Ready(TaskWake::Done(outcome)),
-                (Poll::Pending, needs_input) if needs_input != open_keys => {
-                    Poll::Ready(TaskWake::InputChanged(needs_input))
-                }
+                (Poll::Pending, keys) if keys != open_keys => Poll::Ready(TaskWake::InputChanged(keys)),
                 (Poll::Pending, _) => cancelled.as_mut().poll(cx).map(|()| TaskWake::Cancelled),
             }
         });
         match step.await {
-            TaskWake::InputChanged(needs_input) => {
-                let status =
-                    if needs_input.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
+            TaskWake::InputChanged(keys) => {
+                let status = if keys.is_some() { TaskStatus::InputRequired } else { TaskStatus::Working };
                 running.set_status(service, status, None, None);
                 running.save(service).await;
                 running.notify_status(service);
-                open_keys = needs_input;
+                open_keys = keys;
             }
             TaskWake::Done(outcome) => return finish(service, running, outcome),
             TaskWake::Cancelled => return false,

@@ -42,13 +42,13 @@ pub(super) fn authorize(
         Some(state_value) => parameters.push(("state", state_value.to_owned())),
         None => {}
     }
-    let state_value = shared.issuer(issuer);
+    let issuer_url = shared.issuer(issuer);
     if behaviour.is_any_enabled([Misbehavior::IssWrong, Misbehavior::AccessDeniedIssWrong]) {
         parameters.push(("iss", FOREIGN_ISSUER.to_owned()));
     } else if behaviour.is_enabled(Misbehavior::IssNormalized) {
-        parameters.push(("iss", format!("{}/", state_value.replacen("http:", "HTTP:", 1))));
+        parameters.push(("iss", format!("{}/", issuer_url.replacen("http:", "HTTP:", 1))));
     } else if !behaviour.is_any_enabled([Misbehavior::IssMissing, Misbehavior::IssUnsupported]) {
-        parameters.push(("iss", state_value));
+        parameters.push(("iss", issuer_url));
     }
     let query = form::encode(parameters.iter().map(|(name, value)| (*name, &**value)));
     redirect(302, &format!("{back}{}{query}", if back.contains('?') { '&' } else { '?' }))
@@ -102,12 +102,12 @@ pub(super) fn check_resource(
     state: &AuthorityState,
     requested: Option<&str>,
 ) -> Result<String, OAuthFault> {
-    let state_value = resource_url(shared, &state.behaviour);
+    let resource_url = resource_url(shared, &state.behaviour);
     let is_old = state.behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata]);
     match requested {
-        Some(requested) if requested == state_value => Ok(state_value),
-        None if is_old => Ok(state_value),
-        Some(requested) if is_old && requested.trim_end_matches('/') == shared.resource => Ok(state_value),
+        Some(requested) if requested == resource_url => Ok(resource_url),
+        None if is_old => Ok(resource_url),
+        Some(requested) if is_old && requested.trim_end_matches('/') == shared.resource => Ok(resource_url),
         _ => Err(OAuthFault::new("invalid_target", "resource must be the URL of the protected endpoint")),
     }
 }

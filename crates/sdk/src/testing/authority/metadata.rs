@@ -133,7 +133,7 @@ fn misbehaving_reply(
         return redirect(302, url);
     }
     let text = document.to_string();
-    let field_change = behaviour.misbehaviors.iter().find_map(|misbehavior| {
+    let misbehaving = behaviour.misbehaviors.iter().find_map(|misbehavior| {
         Some(match misbehavior {
             Misbehavior::MetadataTooLarge => {
                 let padding = "x".repeat(OVERSIZED_METADATA_BYTES);
@@ -151,7 +151,7 @@ fn misbehaving_reply(
             _ => return None,
         })
     });
-    field_change.unwrap_or_else(|| reply(200, "application/json", text))
+    misbehaving.unwrap_or_else(|| reply(200, "application/json", text))
 }
 
 fn document(shared: &AuthorityShared, issuer: TestIssuer) -> Value {

@@ -49,11 +49,11 @@ pub(super) async fn route(
 /// Returns which simulated issuer serves a path, and the endpoint name within it.
 fn find_endpoint<'a>(shared: &AuthorityShared, host: AuthorityHost, path: &'a str) -> (TestIssuer, &'a str) {
     let is_own_authority = shared.lock().behaviour.is_any_enabled([NoResourceMetadata, NoMetadata]);
-    let serves_path = |issuer: &TestIssuer| match issuer {
+    let is_on_host = |issuer: &TestIssuer| match issuer {
         TestIssuer::Resource => is_own_authority && host == AuthorityHost::Resource,
         _ => !is_own_authority && host == AuthorityHost::Authority,
     };
-    let path_of = |issuer: TestIssuer| {
+    let endpoint_of = |issuer: TestIssuer| {
         let prefix = issuer.path();
         let names = ["oauth-authorization-server", "openid-configuration"];
         let inserted = names.map(|name| format!("/.well-known/{name}{prefix}"));
@@ -63,5 +63,5 @@ fn find_endpoint<'a>(shared: &AuthorityShared, host: AuthorityHost, path: &'a st
         }
         Some((issuer, path.strip_prefix(prefix)?))
     };
-    TestIssuer::ALL.into_iter().filter(serves_path).find_map(path_of).unwrap_or((TestIssuer::Tenant, ""))
+    TestIssuer::ALL.into_iter().filter(is_on_host).find_map(endpoint_of).unwrap_or((TestIssuer::Tenant, ""))
 }

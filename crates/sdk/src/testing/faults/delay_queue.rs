@@ -70,7 +70,7 @@ impl DelayQueue {
             tokio::time::sleep(REORDER_TIMEOUT).await;
             let reordered_message = {
                 let mut state = lock(&queue.state);
-                state.reordered.take_if(|(reordered_message, _)| *reordered_message == number)
+                state.reordered.take_if(|(reordered, _)| *reordered == number)
             };
             if let Some((_, message)) = reordered_message {
                 queue.push(message, Duration::ZERO);

@@ -214,7 +214,7 @@ impl IoThread {
         for _ in 0..max_reads {
             let Some(stdout) = &mut self.stdout else { return };
             let space = self.lines.space();
-            let stdin_writable = space.len();
+            let capacity = space.len();
             let Some(count) = read(stdout, space) else { return };
             self.lines.advance(count);
             while let Some(line) = self.lines.next_line() {
@@ -230,7 +230,7 @@ impl IoThread {
                 self.stdout = None;
             }
             // After the exit of the child, read on until the output has ended, too.
-            if count < stdin_writable && !self.has_exited {
+            if count < capacity && !self.has_exited {
                 return;
             }
         }

@@ -81,7 +81,7 @@ impl ProcessFinder {
         let table = proc_table::all();
         let is_root = |process: &Process| self.root_pid == Some(process.id);
         let is_reused_pid = |process: &Process| is_root(process) && process.start != self.root_start;
-        let is_root_ours =
+        let is_root_alive =
             self.root_pid.is_some() && (self.root_start == 0 || !table.iter().any(is_reused_pid));
         let (mut members, mut others) = (Vec::new(), Vec::new());
         let mut undecided = Vec::new();
@@ -90,7 +90,7 @@ impl ProcessFinder {
                 continue;
             }
             let is_in_group = is_root(&process) || self.root_pid == Some(process.group);
-            if (is_root_ours && is_in_group) || self.known_members.contains(&identity(&process)) {
+            if (is_root_alive && is_in_group) || self.known_members.contains(&identity(&process)) {
                 members.push(process);
                 continue;
             }
@@ -117,7 +117,7 @@ impl ProcessFinder {
         self.known_members.extend(members.iter().map(identity));
         members.retain(|member| member.is_alive && !self.not_permitted.contains(&identity(member)));
         let has_undecided = others.iter().any(|process| undecided.contains(&process.id));
-        ProcessScan { alive: members, is_root_alive: is_root_ours, is_incomplete: has_undecided }
+        ProcessScan { alive: members, is_root_alive, is_incomplete: has_undecided }
     }
 
     fn membership(&self, process: &Process) -> Membership {

@@ -81,22 +81,18 @@ fn provided_environment(command: &Command) -> io::Result<Vec<(String, String)>> 
 }
 
 fn check_directory(command: &Command, directory: &Path) -> io::Result<()> {
-    let directory_text = directory.display();
+    let path = directory.display();
     match std::fs::metadata(directory) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(start_error(
             command,
             ErrorKind::NotADirectory,
-            &format!(
-                "the working directory {directory_text} is not a directory; set another one with `current_dir`"
-            ),
+            &format!("the working directory {path} is not a directory; set another one with `current_dir`"),
         )),
         Err(error) => Err(start_error(
             command,
             error.kind(),
-            &format!(
-                "the working directory {directory_text} cannot be used ({error}); create it, or set another one"
-            ),
+            &format!("the working directory {path} cannot be used ({error}); create it, or set another one"),
         )),
     }
 }

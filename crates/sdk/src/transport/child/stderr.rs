@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn lines_are_cut_and_the_end_is_kept() {
-        let sanitize = Arc::new(Mutex::new(Vec::new()));
-        let show = sanitize.clone();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let recorded = lines.clone();
         let mut tail =
-            StderrTail::new(Some(Hook::new(move |line| show.lock().unwrap().push(line.to_owned()))));
+            StderrTail::new(Some(Hook::new(move |line| recorded.lock().unwrap().push(line.to_owned()))));
         assert_eq!(tail.tail(), None);
         tail.push(b"one\r\ntw");
         tail.push(b"o\n\n");
@@ -88,7 +88,7 @@ mod tests {
         tail.push(long.as_bytes());
         tail.push(b"not shown\nlast");
         tail.finish();
-        assert_eq!(*sanitize.lock().unwrap(), ["one", "two", "", &long[1..], "last"]);
+        assert_eq!(*lines.lock().unwrap(), ["one", "two", "", &long[1..], "last"]);
         let last = tail.tail().unwrap();
         assert!(last.starts_with("…x") && last.ends_with("not shown\nlast"), "{last}");
         assert_eq!(last.len(), TAIL_BYTES + "…".len());

@@ -171,8 +171,8 @@ fn reap(server: Pid) -> i32 {
         match wait(WaitOptions::empty()) {
             Ok(Some((process, exit_status))) if process == server => {
                 status = exit_status.as_raw();
-                let terminator = std::thread::Builder::new().name("linchpin-ending".into());
-                if terminator.spawn(end_descendants).is_err() {
+                let thread = std::thread::Builder::new().name("linchpin-ending".into());
+                if thread.spawn(end_descendants).is_err() {
                     kill_all(&mut ProcessFinder::descendants(), Instant::now() + KILL_TIMEOUT, 0, |_| ());
                 }
             }

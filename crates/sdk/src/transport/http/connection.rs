@@ -68,8 +68,8 @@ impl HttpConnection {
     pub(super) fn dispatch_outgoing(self: &Arc<Self>) {
         while self.wire.has_outgoing() && !self.send_queue.is_full() {
             let _turn = match self.outgoing_lock.try_lock() {
-                Ok(permit) => permit,
-                Err(TryLockError::Poisoned(permit)) => permit.into_inner(),
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
             let mut lines = Vec::new();
@@ -132,7 +132,7 @@ impl HttpConnection {
             done.mark_finished();
         });
         match lock(&self.state).in_flight.get_mut(&id) {
-            Some(renewal_task) => *renewal_task = Some(task),
+            Some(slot) => *slot = Some(task),
             None => task.abort(), // already finished or cancelled
         }
     }
@@ -206,9 +206,9 @@ impl HttpConnection {
         headers.insert(header_names::SESSION_ID, session);
         headers.remove(CONTENT_TYPE);
         // The server may refuse to end the session, or be unreachable.
-        let closed =
+        let deletion =
             tokio::time::timeout(CLOSE_TIMEOUT, self.send(::http::Method::DELETE, &headers, Bytes::new()));
-        if let Ok(Err(error)) = closed.await {
+        if let Ok(Err(error)) = deletion.await {
             self.report_diagnostic(|| format!("failed to end the session: {error}"));
         }
     }

@@ -91,9 +91,9 @@ pub(super) fn bad_request(reason: &str) -> CallError {
 }
 
 pub(super) fn not_a_message(content_type: Option<&HeaderValue>, status: StatusCode) -> CallError {
-    let problem =
+    let content_type =
         content_type.map_or(Cow::Borrowed("something"), |value| String::from_utf8_lossy(value.as_bytes()));
-    let message = format!("the response is {problem:.60}, not a message: check the URL");
+    let message = format!("the response is {content_type:.60}, not a message: check the URL");
     transport_error(CONTENT_TYPE, Some(status), message)
 }
 
@@ -103,8 +103,8 @@ pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: 
     let (code, message) = match status {
         StatusCode::UNAUTHORIZED => {
             let scheme = scheme.map_or(String::new(), |scheme| format!(" ({scheme})"));
-            let problem = "set `auth` on the client";
-            (UNAUTHORIZED, format!("the server requires authentication{scheme}: {problem}"))
+            let advice = "set `auth` on the client";
+            (UNAUTHORIZED, format!("the server requires authentication{scheme}: {advice}"))
         }
         StatusCode::FORBIDDEN => (FORBIDDEN, "the server rejected the request: HTTP 403".to_owned()),
         status => {

@@ -133,16 +133,16 @@ fn request(
     method: &str,
     params: &Params<'_>,
     line: &Bytes,
-    negotiated_revision: Option<Revision>,
+    negotiated: Option<Revision>,
     state: &mut HttpState,
     mirrors: &ToolHeaderMap,
 ) -> Result<OutgoingRequest, CallError> {
     let known_method = Method::find(method);
     let declared = || declared_revision(params);
-    let (headers, revision) = match negotiated_revision {
+    let (headers, revision) = match negotiated {
         // `initialize` must not have a session id.
         _ if known_method == Some(Method::Initialize) => (state.initial_headers(None), None),
-        Some(negotiated_revision) => (state.headers(negotiated_revision), Some(negotiated_revision)),
+        Some(negotiated) => (state.headers(negotiated), Some(negotiated)),
         None => (state.initial_headers(declared()), declared()),
     };
     let era = revision.map_or(Era::Session, Revision::era);

@@ -67,7 +67,7 @@ impl HttpConnection {
         // Abort earlier requests that got no response, such as the stateless-era probe.
         let mut state = lock(&self.state);
         let earlier = state.in_flight.extract_if(|id, _| match (id, &initialize.id) {
-            (Id::Number(id), Id::Number(initialize)) => id < initialize,
+            (Id::Number(id), Id::Number(initialize_id)) => id < initialize_id,
             _ => false,
         });
         earlier.filter_map(|(_, task)| task).for_each(|task| task.abort());

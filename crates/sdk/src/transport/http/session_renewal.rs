@@ -22,12 +22,12 @@ impl HttpConnection {
     /// Opens a new session to replace the one with this number, unless that has already happened. Concurrent callers
     /// wait for the same renewal. It runs on its own task: the request that noticed the loss may be cancelled, but
     /// the renewal must complete.
-    pub(super) async fn renew_session(self: &Arc<Self>, lost_session: u64) -> Result<(), CallError> {
+    pub(super) async fn renew_session(self: &Arc<Self>, lost_generation: u64) -> Result<(), CallError> {
         let renewal_lock = self.renewing.clone().lock_owned().await;
-        let (done, opened_receiver) = oneshot::channel();
+        let (done, opened) = oneshot::channel();
         {
             let mut state = lock(&self.state);
-            if state.generation != lost_session {
+            if state.generation != lost_generation {
                 return Ok(());
             }
             if state.is_closed {
@@ -39,9 +39,7 @@ impl HttpConnection {
                 drop(renewal_lock);
             }));
         }
-        opened_receiver
-            .await
-            .unwrap_or_else(|_| Err(CallError::Lost("the client closed the connection".into())))
+        opened.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
     }
 
     async fn open_new_session(self: &Arc<Self>) -> Result<(), CallError> {
@@ -53,7 +51,7 @@ impl HttpConnection {
         let (initialize, revision) =
             (initialize.ok_or_else(no_session_error)?, self.wire.revision().ok_or_else(no_session_error)?);
         self.report_diagnostic(|| "the server no longer knows the session: opening a new one".to_owned());
-        let opened_receiver = async {
+        let opening = async {
             let response = self.send(Verb::POST, &headers, initialize.line.clone()).await?;
             if !response.status().is_success() {
                 return Err(self.response_error(response).await);
@@ -69,8 +67,8 @@ impl HttpConnection {
             self.set_session(new_session.session.take());
             Ok(())
         };
-        match tokio::time::timeout(self.http.read_timeout, opened_receiver).await {
-            Ok(opened_receiver) => opened_receiver?,
+        match tokio::time::timeout(self.http.read_timeout, opening).await {
+            Ok(opening) => opening?,
             Err(_) => return Err(CallError::TimedOut(self.http.read_timeout)),
         }
         self.open_listen_stream();
@@ -81,17 +79,17 @@ impl HttpConnection {
     /// Reads the result of a request that is not registered as pending.
     async fn read_result(&self, id: &Id<'_>, mut reading: ResponseReader) -> Result<String, CallError> {
         let limit = self.wire.max_message();
-        let mut initialize_response = None;
+        let mut result = None;
         match reading.kind(false).await.map_err(|broken| broken.into_error(limit))? {
             ResponseBodyKind::Json => {
                 let body = reading.read_to_end(limit).await.map_err(|broken| broken.into_error(limit))?;
-                initialize_response = parse_result(&body, id);
+                result = parse_result(&body, id);
             }
             ResponseBodyKind::Events => {
                 let mut tail = ResumeState::default();
                 let outcome = self.read_events(&mut reading, &mut tail, |event| {
-                    initialize_response = parse_result(event.data.as_bytes(), id);
-                    if initialize_response.is_some() { StreamControl::Done } else { StreamControl::Continue }
+                    result = parse_result(event.data.as_bytes(), id);
+                    if result.is_some() { StreamControl::Done } else { StreamControl::Continue }
                 });
                 if let StreamEnd::Failed(error) = outcome.await {
                     return Err(error);
@@ -99,7 +97,7 @@ impl HttpConnection {
             }
             ResponseBodyKind::Empty | ResponseBodyKind::Other => {}
         }
-        initialize_response.unwrap_or_else(|| {
+        result.unwrap_or_else(|| {
             Err(CallError::Malformed("the body is not the response to the request".into()))
         })
     }

@@ -216,9 +216,9 @@ impl Listener {
     }
 
     pub(super) async fn accept(self, end: impl Future<Output = ()>, handler: impl HttpHandler) {
-        let Listener { socket, limits: mut bounds, shutdown_timeout, address_filter, tls, .. } = self;
-        bounds.max = bounds.max.min(max_connections_by_fd_limit().unwrap_or(usize::MAX));
-        let watch = ConnectionWatchdog::new(bounds);
+        let Listener { socket, mut limits, shutdown_timeout, address_filter, tls, .. } = self;
+        limits.max = limits.max.min(max_connections_by_fd_limit().unwrap_or(usize::MAX));
+        let watch = ConnectionWatchdog::new(limits);
         let mut connections = JoinSet::new();
         let mut end = std::pin::pin!(end);
         let mut ticks = tokio::time::interval(TICK_INTERVAL);
@@ -228,7 +228,7 @@ impl Listener {
                 () = &mut end => break,
                 accepted = socket.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        let is_allowed = address_filter.as_ref().is_none_or(|address_filter| address_filter(peer.ip().to_canonical()));
+                        let is_allowed = address_filter.as_ref().is_none_or(|filter| filter(peer.ip().to_canonical()));
                         match is_allowed.then(|| watch.admit(peer.ip())) {
                             Some(Some(permit)) => {
                                 connections.spawn(serve(stream, peer, permit, tls.clone(), handler.clone()));

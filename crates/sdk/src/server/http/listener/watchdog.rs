@@ -198,19 +198,19 @@ pub(in crate::server::http) struct ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut connections = lock(&self.watch.connections);
-        connections.connections.remove(&self.number);
+        let mut tracked = lock(&self.watch.connections);
+        tracked.connections.remove(&self.number);
         if self.activity.is_evicted.load(Ordering::Relaxed) {
-            connections.evicted_count -= 1;
+            tracked.evicted_count -= 1;
         }
-        if let Some(count) = connections.by_network.get_mut(&self.activity.network) {
+        if let Some(count) = tracked.by_network.get_mut(&self.activity.network) {
             *count -= 1;
             if *count == 0 {
-                connections.by_network.remove(&self.activity.network);
+                tracked.by_network.remove(&self.activity.network);
             }
         }
-        if connections.connections.is_empty() {
-            connections.connections.shrink_to_fit();
+        if tracked.connections.is_empty() {
+            tracked.connections.shrink_to_fit();
         }
     }
 }
@@ -231,12 +231,10 @@ impl ConnectionWatchdog {
     /// it; `None` if there are none.
     pub(in crate::server::http) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let network = client_network(address);
-        let mut connections = lock(&self.connections);
-        let network_connections = connections.by_network.get(&network).copied().unwrap_or_default();
-        let is_full = connections.connections.len() - connections.evicted_count >= self.limits.max;
-        if network_connections >= self.limits.max_per_address
-            || (is_full && !self.make_room(&mut connections))
-        {
+        let mut tracked = lock(&self.connections);
+        let network_connections = tracked.by_network.get(&network).copied().unwrap_or_default();
+        let is_full = tracked.connections.len() - tracked.evicted_count >= self.limits.max;
+        if network_connections >= self.limits.max_per_address || (is_full && !self.make_room(&mut tracked)) {
             return None;
         }
         let watched = Arc::new(ConnectionActivity {
@@ -249,36 +247,36 @@ impl ConnectionWatchdog {
             close_mode: AtomicU8::new(0),
             is_evicted: AtomicBool::new(false),
         });
-        let number = connections.next;
-        connections.next += 1;
-        connections.connections.insert(number, watched.clone());
-        *connections.by_network.entry(network).or_default() += 1;
+        let number = tracked.next;
+        tracked.next += 1;
+        tracked.connections.insert(number, watched.clone());
+        *tracked.by_network.entry(network).or_default() += 1;
         Some(ConnectionPermit { watch: self.clone(), number, activity: watched })
     }
 
     /// Closes idle and slow connections, first those of the network with the most. Several at once, because the search
     /// takes time.
-    fn make_room(&self, connections: &mut TrackedConnections) -> bool {
-        // Leaving connections still hold their file descriptors.
-        let max = (self.limits.max / 16).max(1).saturating_sub(connections.evicted_count);
-        if connections.no_idle_found || max == 0 {
+    fn make_room(&self, tracked: &mut TrackedConnections) -> bool {
+        // Evicted connections still hold their file descriptors.
+        let max = (self.limits.max / 16).max(1).saturating_sub(tracked.evicted_count);
+        if tracked.no_idle_found || max == 0 {
             return false;
         }
         let network_connections = |activity: &ConnectionActivity| {
-            connections.by_network.get(&activity.network).copied().unwrap_or_default()
+            tracked.by_network.get(&activity.network).copied().unwrap_or_default()
         };
         let idle = |(number, activity): (&u64, &Arc<ConnectionActivity>)| {
             let since = activity.idle_since().filter(|_| !activity.is_evicted.load(Ordering::Relaxed))?;
             Some(((Reverse(network_connections(activity)), since, *number), activity.clone()))
         };
-        let mut idle: Vec<_> = connections.connections.iter().filter_map(idle).collect();
+        let mut idle: Vec<_> = tracked.connections.iter().filter_map(idle).collect();
         idle.sort_unstable_by_key(|(order, _)| *order);
         idle.truncate(max);
         for (_, connection) in &idle {
             connection.close_to_make_room();
         }
-        connections.evicted_count += idle.len();
-        connections.no_idle_found = idle.is_empty();
+        tracked.evicted_count += idle.len();
+        tracked.no_idle_found = idle.is_empty();
         !idle.is_empty()
     }
 
@@ -286,18 +284,18 @@ impl ConnectionWatchdog {
     pub(in crate::server::http) fn tick(&self) {
         let now = u64::try_from(self.clock_start.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         self.clock.store(now, Ordering::Relaxed);
-        let is_timed_out: Vec<_> = {
-            let mut connections = lock(&self.connections);
-            connections.no_idle_found = false;
-            connections.release_busy();
-            connections
+        let timed_out: Vec<_> = {
+            let mut tracked = lock(&self.connections);
+            tracked.no_idle_found = false;
+            tracked.release_busy();
+            tracked
                 .connections
                 .values()
                 .filter(|activity| activity.has_timed_out(now, &self.limits))
                 .cloned()
                 .collect()
         };
-        for connection in is_timed_out {
+        for connection in timed_out {
             connection.close_mode.store(CLOSE_NOW, Ordering::Release);
             connection.end.notify_one();
         }

@@ -130,7 +130,7 @@ impl<'a> RequestExchange<'a> {
 
     /// Waits until it is decided whether to respond with JSON or a stream.
     async fn wait_for_response(self) -> HttpResponse {
-        let mut disconnected =
+        let mut guard =
             DisconnectGuard { connection: Some(self.connection.clone()), in_session: self.session.is_some() };
         let mut timeout = self.stream_delay().map(|timeout| Box::pin(tokio::time::sleep(timeout)));
         let mut lines = Vec::new();
@@ -144,15 +144,15 @@ impl<'a> RequestExchange<'a> {
             });
             match found.await {
                 Some(TakeOutcome::Last) => {
-                    disconnected.connection = None;
+                    guard.connection = None;
                     return self.finish(lines);
                 }
                 Some(TakeOutcome::Reconnect(delay)) if self.is_primed() => {
-                    return self.stream(&lines, disconnected, Some(delay));
+                    return self.stream(&lines, guard, Some(delay));
                 }
                 Some(TakeOutcome::Reconnect(_)) if lines.is_empty() => {} // the stream could not be resumed
                 Some(TakeOutcome::Lines | TakeOutcome::Reconnect(_)) | None => {
-                    return self.stream(&lines, disconnected, None);
+                    return self.stream(&lines, guard, None);
                 }
             }
         }
@@ -199,17 +199,17 @@ impl<'a> RequestExchange<'a> {
     fn stream(
         self,
         lines: &[u8],
-        mut disconnected: DisconnectGuard,
-        shutdown: Option<Duration>,
+        mut guard: DisconnectGuard,
+        reconnect_after: Option<Duration>,
     ) -> HttpResponse {
         let mut body = self.body().with_lines(lines, false);
-        if let Some(delay) = shutdown {
+        if let Some(delay) = reconnect_after {
             body = body.with_retry(delay);
         }
         let in_use = self.session;
         if in_use.is_some() {
-            disconnected.connection = None; // its client can resume the stream
+            guard.connection = None; // its client can resume the stream
         }
-        responses::events(body.on_disconnect(Box::new(move || drop((disconnected, in_use)))))
+        responses::events(body.on_disconnect(Box::new(move || drop((guard, in_use)))))
     }
 }

@@ -283,17 +283,17 @@ impl Post<'_> {
         }
         let session_outbox = Arc::new(Outbox::with_capacity(STANDALONE_MAX_QUEUED_BYTES, 0));
         let service = self.endpoint.service_for(self.principal.as_ref());
-        let session_outbox = Connection::new(service, session_outbox, ReplyChannel::Lasting);
+        let connection = Connection::new(service, session_outbox, ReplyChannel::Lasting);
         let outbox = Arc::new(Outbox::with_capacity(REQUEST_MAX_QUEUED_BYTES, RESPONSE_CAPACITY));
-        let part = session_outbox.request_part(outbox.clone(), self.parts.clone());
+        let part = connection.request_part(outbox.clone(), self.parts.clone());
         // `initialize` completes immediately: no handler is involved.
         let _ = part.handle_message(self.message);
         let mut reply = response_from(&part, &outbox, Era::Session);
-        if session_outbox.session().is_none() {
+        if connection.session().is_none() {
             return reply;
         }
         let id = SessionId::random();
-        let session = HttpSession::new(id.key(), self.principal.clone(), session_outbox, 0);
+        let session = HttpSession::new(id.key(), self.principal.clone(), connection, 0);
         match self.endpoint.sessions.add(id, session) {
             Ok((_in_use, evicted)) => {
                 if let Some(evicted) = evicted {

@@ -210,7 +210,7 @@ impl SessionTable {
         if let Some(principal) = &session.principal
             && let Some(principal_sessions) = self.by_principal.get_mut(principal)
         {
-            principal_sessions.retain(|principal_sessions| principal_sessions != id);
+            principal_sessions.retain(|other| other != id);
             if principal_sessions.is_empty() {
                 self.by_principal.remove(principal);
             }
@@ -336,12 +336,12 @@ impl SessionRegistry {
         let mut table = lock(&self.table);
         let ids: Vec<_> =
             table.by_id.iter().filter(|(_, session)| stale(session)).map(|(id, _)| *id).collect();
-        let evicted: Vec<_> = ids.iter().filter_map(|id| table.remove(id)).collect();
+        let expired: Vec<_> = ids.iter().filter_map(|id| table.remove(id)).collect();
         drop(table);
-        for session in &evicted {
+        for session in &expired {
             session.end();
         }
-        evicted
+        expired
     }
 
     /// Closes the streams of all sessions, for shutdown.
@@ -378,19 +378,19 @@ mod tests {
     fn full() -> (SessionRegistry, Vec<(SessionId, SessionGuard)>) {
         let bounds = SessionLimits { max: MAX_SESSIONS, max_per_principal: MAX_SESSIONS, ttl: Duration::MAX };
         let sessions = SessionRegistry::new(bounds);
-        let principal_sessions =
+        let entries =
             (0..MAX_SESSIONS).map(|_| add(&sessions).map(|(id, in_use, _)| (id, in_use)).ok().unwrap());
-        let principal_sessions = principal_sessions.collect();
-        (sessions, principal_sessions)
+        let entries = entries.collect();
+        (sessions, entries)
     }
 
     #[tokio::test]
     async fn sessions_in_use_are_not_looked_at_again() {
-        let (sessions, mut principal_sessions) = full();
+        let (sessions, mut entries) = full();
         assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
         assert!(lock(&sessions.table).idle_order.is_empty(), "a flood would check all of them each time");
         // An idle session is evicted next; the new one takes its slot.
-        let (id, in_use) = principal_sessions.remove(MAX_SESSIONS / 2);
+        let (id, in_use) = entries.remove(MAX_SESSIONS / 2);
         drop(in_use);
         let (_, _newest, evicted) = add(&sessions).unwrap();
         assert!(evicted == Some(id.key()));
@@ -399,8 +399,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_is_listed_once_however_often_it_is_used() {
-        let (sessions, mut principal_sessions) = full();
-        let (id, in_use) = principal_sessions.remove(0);
+        let (sessions, mut entries) = full();
+        let (id, in_use) = entries.remove(0);
         for _ in 0..3 {
             assert_eq!(add(&sessions).err(), Some(SessionLimitReached::Server));
         }
@@ -411,7 +411,7 @@ mod tests {
         drop(sessions.find(&id, None));
         assert_eq!(lock(&sessions.table).idle_order.len(), 1);
         // A session that was ended while in use is not relisted.
-        let (id, in_use) = principal_sessions.remove(0);
+        let (id, in_use) = entries.remove(0);
         sessions.remove(&id);
         drop(in_use);
         assert_eq!(lock(&sessions.table).idle_order.len(), 1);

@@ -228,9 +228,9 @@ impl Connection {
                 }
                 Some(mut log) => {
                     log.tool = state.tool.map(|tool| tool.name);
-                    for (key, result) in responses {
+                    for (key, response) in responses {
                         if log.asked.contains_key(key) {
-                            log.answers.entry(key.clone()).or_insert_with(|| result.clone());
+                            log.answers.entry(key.clone()).or_insert_with(|| response.clone());
                         }
                     }
                     ResumeOutcome::Replay(log, round())
@@ -413,5 +413,5 @@ fn input_responses(params: &Params<'_>) -> Result<BTreeMap<String, String>, Prot
         wire::decode(text).map_err(|InvalidValue { path, reason }| {
             ProtocolError::invalid(format!("/inputResponses{path}"), reason)
         })?;
-    Ok(responses.into_iter().map(|(key, result)| (key, result.get().to_owned())).collect())
+    Ok(responses.into_iter().map(|(key, response)| (key, response.get().to_owned())).collect())
 }
