@@ -109,7 +109,7 @@ impl CliError {
 
     /// Returns whether the hub rejected this field of the request.
     pub(crate) fn has_field(&self, field: &str) -> bool {
-        self.problem.as_deref().is_some_and(|(_, problem_code)| problem_code.as_deref() == Some(field))
+        self.problem.as_deref().is_some_and(|(_, problem_field)| problem_field.as_deref() == Some(field))
     }
 
     /// Returns whether the server requires a sign-in, or the sign-in failed.
@@ -189,12 +189,12 @@ impl From<ClientError> for CliError {
             ClientError::Call(CallError::Transport { status, code, .. }) => (*status, Some(*code)),
             _ => (None, None),
         };
-        let reason = match error {
+        let rpc_error = match error {
             ClientError::Call(CallError::Rejected(error)) => Some(Box::new((error.code, error.data))),
             _ => None,
         };
         let mut failure =
-            CliError { rpc_error: reason, status, transport_code: name, ..CliError::new(kind, message) };
+            CliError { rpc_error, status, transport_code: name, ..CliError::new(kind, message) };
         if failure.needs_sign_in() {
             failure.message.push_str("\nadd --sign-in to sign in now");
         }

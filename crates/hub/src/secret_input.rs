@@ -38,9 +38,9 @@ struct EchoGuard(Termios);
 impl EchoGuard {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
-        let mut echo_guard = before.clone();
-        echo_guard.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &echo_guard)?;
+        let mut without_echo = before.clone();
+        without_echo.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &without_echo)?;
         Ok(EchoGuard(before))
     }
 }

@@ -39,17 +39,17 @@ impl ServerOutput {
     pub(crate) fn on_stdout(&self, line: &str) {
         let line = line.trim();
         if !line.is_empty() && !line.starts_with(['{', '[']) {
-            let mut state = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
-            state.get_or_insert_with(|| truncate(&sanitize(line), 80));
+            let mut stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner);
+            stray.get_or_insert_with(|| truncate(&sanitize(line), 80));
         }
     }
 
     /// Prints a note about stray output on standard output, a server bug that often breaks the connection.
     pub(crate) fn warn_stray_output(&self) {
-        let state = self.stray.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(state) = state {
+        let stray = self.stray.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stray) = stray {
             self.screen.dim_line(&format!(
-                "note: the server wrote a line that is not a JSON-RPC message to standard output: {state}\n      \
+                "note: the server wrote a line that is not a JSON-RPC message to standard output: {stray}\n      \
                  Standard output is reserved for messages; logs belong on standard error."
             ));
         }

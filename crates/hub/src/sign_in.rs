@@ -30,11 +30,11 @@ pub(crate) fn oauth_client(screen: &Arc<Screen>, args: &SignInArgs) -> Result<OA
         return Ok(oauth);
     }
     let screen = screen.clone();
-    let user = Loopback::new(move |url| {
+    let loopback = Loopback::new(move |url| {
         let prompt = "The server requires a sign-in. Open this URL in a browser:";
         screen.line(&format!("{prompt}\n\n  {url}\n{store_warning}"));
     });
-    Ok(oauth.redirect_handler(user.port(args.redirect_port)))
+    Ok(oauth.redirect_handler(loopback.port(args.redirect_port)))
 }
 
 /// Creates the OAuth client with its identifier and secret, if given.

@@ -28,15 +28,12 @@ pub(crate) enum TargetServer {
 
 impl TargetServer {
     /// Parses the positional arguments: a URL, or a command.
-    pub(crate) fn parse(
-        stderr_output: Vec<OsString>,
-        headers: Vec<(String, String)>,
-    ) -> Result<Self, CliError> {
+    pub(crate) fn parse(arguments: Vec<OsString>, headers: Vec<(String, String)>) -> Result<Self, CliError> {
         let is_url = |word: &OsStr| {
             let word = word.to_string_lossy().to_ascii_lowercase();
             word.starts_with("http://") || word.starts_with("https://")
         };
-        match &stderr_output[..] {
+        match &arguments[..] {
             [url] if is_url(url) => Ok(TargetServer::Url(url.to_string_lossy().into_owned(), headers)),
             [url, extra, ..] if is_url(url) => {
                 let extra = extra.to_string_lossy();
@@ -47,7 +44,7 @@ impl TargetServer {
             _ if !headers.is_empty() => {
                 Err(CliError::usage("--header requires a URL: a command has no headers"))
             }
-            _ => Ok(TargetServer::Command(stderr_output)),
+            _ => Ok(TargetServer::Command(arguments)),
         }
     }
 }
@@ -115,11 +112,11 @@ impl Target {
             };
         }
         if let Some(trace) = &self.trace {
-            let (step_trace, stderr_output) = (trace.clone(), trace.clone());
+            let (step_trace, diagnostics) = (trace.clone(), trace.clone());
             let egress =
-                Egress::builder().on_connect_step(move |entry| step_trace.record_network_step(entry)).build();
+                Egress::builder().on_connect_step(move |step| step_trace.record_network_step(step)).build();
             let egress = egress.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
-            client = client.egress(egress).on_diagnostic(move |line| stderr_output.record_diagnostic(line));
+            client = client.egress(egress).on_diagnostic(move |line| diagnostics.record_diagnostic(line));
         } else if self.verbose {
             let screen = self.screen.clone();
             client = client.on_diagnostic(move |line| screen.dim_line(&format!("http | {line}")));
@@ -147,11 +144,11 @@ impl Target {
 
     fn command(&self, server_output: &Arc<ServerOutput>) -> Command {
         let (stderr_output, stray_output) = (server_output.clone(), server_output.clone());
-        let target = match &self.server {
-            TargetServer::Command(target) => &target[..],
+        let command_line = match &self.server {
+            TargetServer::Command(command_line) => &command_line[..],
             TargetServer::Url(..) => &[],
         };
-        let (program, args) = target
+        let (program, args) = command_line
             .split_first()
             .map_or((OsString::new(), &[][..]), |(program, args)| (program.clone(), args));
         Command::new(program)

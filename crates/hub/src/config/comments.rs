@@ -40,8 +40,8 @@ fn detached_comments(decor: &Decor) -> String {
     let comments_above = decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let lines: Vec<_> = comments_above.split_inclusive('\n').collect();
     let last = lines.iter().rposition(|line| line.ends_with('\n') && line.trim().is_empty());
-    let remaining = lines[..last.unwrap_or_default()].concat();
-    if remaining.trim().is_empty() { String::new() } else { remaining }
+    let detached = lines[..last.unwrap_or_default()].concat();
+    if detached.trim().is_empty() { String::new() } else { detached }
 }
 
 /// Inserts a text above the first table after this position, or at the end of the file.

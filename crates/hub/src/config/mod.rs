@@ -145,7 +145,7 @@ impl Config {
             }
             .at_span(text, span)
         })?;
-        let invalid_url = |above: &str, error: &Error| {
+        let field_error = |above: &str, error: &Error| {
             let field = match (above, error.field().unwrap_or_default()) {
                 (_, "slug" | "body" | "") => above.to_owned(),
                 ("", field) => field.to_owned(),
@@ -160,7 +160,7 @@ impl Config {
                 .at_span(text, foreign.key.span())
         })?;
         let servers = members.remove("servers");
-        let mut config = Self::read(Value::Object(members)).map_err(|error| invalid_url("", &error))?;
+        let mut config = Self::read(Value::Object(members)).map_err(|error| field_error("", &error))?;
         if let Some(TlsFiles { certificate, key }) = &mut config.tls {
             let folder = path.parent().unwrap_or(Path::new(""));
             (*certificate, *key) = (folder.join(&*certificate), folder.join(&*key));
@@ -172,12 +172,12 @@ impl Config {
                     let read = ConfiguredServer::read(&slug, value);
                     config
                         .servers
-                        .push(read.map_err(|error| invalid_url(&format!("servers.{slug}"), &error))?);
+                        .push(read.map_err(|error| field_error(&format!("servers.{slug}"), &error))?);
                 }
             }
             Some(_) => {
                 let text = "must contain one table per server: write `[servers.NAME]`";
-                return Err(invalid_url("", &Error::invalid("servers", text)));
+                return Err(field_error("", &Error::invalid("servers", text)));
             }
         }
         Ok(config)

@@ -99,7 +99,7 @@ impl HubPaths {
         let database =
             variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
         let database = database.map_err(unreadable)?;
-        let no_key_file_error = || {
+        let no_key_folder_error = || {
             CliError::usage(format!(
                 "the data directory `{}` has no parent directory for the key file: set the path of the key file with --key-file",
                 data.display()
@@ -113,7 +113,7 @@ impl HubPaths {
         }
         Ok(HubPaths {
             config: location.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
-            keys: location.key_file.clone().or(keys).ok_or_else(no_key_file_error)?,
+            keys: location.key_file.clone().or(keys).ok_or_else(no_key_folder_error)?,
             database: location.database.clone().or(database),
             data,
         })
@@ -225,11 +225,11 @@ impl HubPaths {
         let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let data = real(&self.data);
         let is_inside = path.parent().is_some_and(|folder| real(folder).starts_with(&data));
-        let paths = self
+        let location = self
             .database
             .as_ref()
             .map_or_else(|| data.display().to_string(), |url| database_name(url.expose()));
-        HeadFile { path, location: paths, is_in_data_dir: is_inside }
+        HeadFile { path, location, is_in_data_dir: is_inside }
     }
 
     /// Returns the folder of audit segments. Default: `audit` in the data directory.
@@ -247,7 +247,7 @@ impl HubPaths {
 fn database_name(url: &str) -> String {
     if let Some((_, rest)) = url.split_once("://") {
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        return format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, paths)| paths));
+        return format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, authority)| authority));
     }
     let is_name =
         |part: &&str| ["host=", "hostaddr=", "port=", "dbname="].iter().any(|name| part.starts_with(name));
@@ -357,13 +357,13 @@ mod tests {
         assert!(heads(Some(data.join("keys")), None, None).is_in_data_dir);
         assert!(heads(None, None, Some("heads")).is_in_data_dir);
         assert_eq!(heads(None, None, Some("/elsewhere/heads")).path, PathBuf::from("/elsewhere/heads"));
-        for (url, paths) in [
+        for (url, expected) in [
             ("postgres://a:canary@b:5432/c?sslmode=require", "postgres://b:5432/c"),
             ("postgres://b/c", "postgres://b/c"),
             ("postgresql://a:can@ary@b/c", "postgres://b/c"),
             ("host=b user=a password=canary dbname=c", "postgres host=b dbname=c"),
         ] {
-            assert_eq!(heads(None, Some(url), None).location, paths);
+            assert_eq!(heads(None, Some(url), None).location, expected);
         }
     }
 }

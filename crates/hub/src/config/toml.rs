@@ -49,13 +49,13 @@ fn scalar_value<'a>(key: &'a Key, value: &'a Toml) -> Result<Value, UnsupportedV
 /// Finds the position of a field's key, or of the innermost existing table on its path. Names in the path are separated
 /// by dots and may contain dots.
 pub(super) fn find_position(table: &dyn TableLike, path: &str) -> Option<Range<usize>> {
-    let parent_tables = |(name, item): (&str, _)| {
+    let match_key = |(name, item): (&str, _)| {
         let rest = path.strip_prefix(name)?;
         let rest = if rest.is_empty() { rest } else { rest.strip_prefix('.')? };
         Some((name.len(), table.key(name)?, item, rest.to_owned()))
     };
     let (_, key, item, rest): (_, &Key, &Item, _) =
-        table.iter().filter_map(parent_tables).max_by_key(|found| found.0)?;
+        table.iter().filter_map(match_key).max_by_key(|found| found.0)?;
     let inner =
         item.as_table_like().filter(|_| !rest.is_empty()).and_then(|table| find_position(table, &rest));
     inner.or_else(|| key.span())

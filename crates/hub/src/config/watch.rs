@@ -140,13 +140,13 @@ impl WatchedConfig {
         if stamp == before && !is_urgent {
             return None;
         }
-        let removed_file = || {
+        let missing_file_error = || {
             ConfigError::new(
                 &self.path,
                 "the file does not exist any more: restore it, or create an empty file",
             )
         };
-        let read = file::read(&self.path).and_then(|config| config.ok_or_else(removed_file));
+        let read = file::read(&self.path).and_then(|config| config.ok_or_else(missing_file_error));
         let mut state = self.state();
         state.stamp = stamp;
         match read {

@@ -92,8 +92,8 @@ fn trace_step(entry: &Value) -> DoctorStep {
         json_text(&entry["what"]),
         json_text(&entry["url"])
     );
-    let duration = entry["took_ms"].as_u64().unwrap_or_default();
-    DoctorStep::passed("hop", text).with_duration(std::time::Duration::from_millis(duration))
+    let millis = entry["took_ms"].as_u64().unwrap_or_default();
+    DoctorStep::passed("hop", text).with_duration(std::time::Duration::from_millis(millis))
 }
 
 fn sign_in_step(status: &Value) -> DoctorStep {

@@ -32,7 +32,7 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, CliE
     target.trace = Some(trace.clone());
     record_program(&target.server, &trace);
     let started = Instant::now();
-    let address = target_name(&target.server);
+    let name = target_name(&target.server);
     let is_url = matches!(target.server, TargetServer::Url(..));
     let watched = trace.clone();
     let work = async move |client: &Client| {
@@ -54,9 +54,9 @@ pub(crate) async fn run(mut target: Target, json: bool) -> Result<ExitCode, CliE
     let healthy = steps.iter().all(|step| step.ok);
     print(&if json {
         let steps: Vec<Value> = steps.iter().map(DoctorStep::to_json).collect();
-        format!("{}\n", json!({ "server": address, "ok": healthy, "steps": steps }))
+        format!("{}\n", json!({ "server": name, "ok": healthy, "steps": steps }))
     } else {
-        text::render(&address, &steps, OutputStyle::stdout())
+        text::render(&name, &steps, OutputStyle::stdout())
     })?;
     Ok(ExitCode::from(u8::from(!healthy)))
 }
@@ -71,8 +71,8 @@ fn record_failure(step: &'static str, failure: &CliError, trace: &Trace, is_url:
 }
 
 /// Records the step before the connection in the diagnosis: whether the program exists.
-fn record_program(address: &TargetServer, trace: &Trace) {
-    if let TargetServer::Command(command) = address
+fn record_program(server: &TargetServer, trace: &Trace) {
+    if let TargetServer::Command(command) = server
         && let Some(program) = command.first()
     {
         match find_program(program) {
@@ -97,8 +97,8 @@ fn find_program(program: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
         .find(|found| found.is_file())
 }
 
-fn target_name(address: &TargetServer) -> String {
-    match address {
+fn target_name(server: &TargetServer) -> String {
+    match server {
         TargetServer::Url(url, _) => {
             linchpin::egress::Target::configured(url).map_or_else(|_| "a URL".into(), |url| url.to_string())
         }

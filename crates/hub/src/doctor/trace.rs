@@ -147,34 +147,34 @@ impl Trace {
     }
 
     /// Records a finished step of opening a connection, such as DNS or TLS.
-    pub(crate) fn record_network_step(&self, entry: &ConnectStep<'_>) {
+    pub(crate) fn record_network_step(&self, connect_step: &ConnectStep<'_>) {
         let mut state = self.state();
         if state.connected {
             return;
         }
-        let name = match entry.phase {
+        let name = match connect_step.phase {
             ConnectPhase::Resolve => "DNS",
             ConnectPhase::Connect => "TCP",
             ConnectPhase::Proxy => "proxy",
             ConnectPhase::Tls => "TLS",
             _ => "network",
         };
-        let addresses: Vec<_> = entry.addresses.iter().map(ToString::to_string).collect();
-        let step = match entry.error {
+        let addresses: Vec<_> = connect_step.addresses.iter().map(ToString::to_string).collect();
+        let step = match connect_step.error {
             Some(error) => DoctorStep::failed(name, error.to_string(), None),
-            None if entry.phase == ConnectPhase::Tls => {
-                DoctorStep::passed(name, format!("valid certificate for {}", one_line(entry.host)))
+            None if connect_step.phase == ConnectPhase::Tls => {
+                DoctorStep::passed(name, format!("valid certificate for {}", one_line(connect_step.host)))
             }
             None => DoctorStep::passed(name, addresses.join(", ")),
         };
-        if entry.phase == ConnectPhase::Connect && step.ok {
+        if connect_step.phase == ConnectPhase::Connect && step.ok {
             // One working address is enough.
             for other in state.steps.iter_mut().filter(|other| other.name == name && !other.ok) {
                 other.ok = true;
                 other.text.push_str(" (another address works)");
             }
         }
-        state.steps.push(step.with_duration(entry.duration));
+        state.steps.push(step.with_duration(connect_step.duration));
     }
 
     /// Records a finished OAuth request of a sign-in.

@@ -129,12 +129,12 @@ fn servers_with_home(
     let mut context = VariableContext { home, folder, ..VariableContext::default() };
     let (mut found, file) = (Vec::new(), SourceFile { path, index, format, confirmed });
     if format == ClientFormat::VsCode {
-        let (parent_path, mut all) = match all.remove("mcp") {
+        let (prefix, mut all) = match all.remove("mcp") {
             Some(mcp) if !all.contains_key("servers") => ("mcp.", require_object(path, "mcp", mcp)?),
             _ => ("", all),
         };
-        context.inputs = parse_inputs(path, &format!("{parent_path}inputs"), all.remove("inputs"))?;
-        file.collect_servers(&context, &format!("{parent_path}servers"), all.remove("servers"), &mut found)?;
+        context.inputs = parse_inputs(path, &format!("{prefix}inputs"), all.remove("inputs"))?;
+        file.collect_servers(&context, &format!("{prefix}servers"), all.remove("servers"), &mut found)?;
         return Ok(found);
     }
     file.collect_servers(&context, "mcpServers", all.remove("mcpServers"), &mut found)?;
@@ -153,15 +153,13 @@ fn servers_with_home(
 /// Detects the client app of a file to import from its name and content.
 fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> {
     let name = path.file_name()?.to_str()?;
-    let parent_path = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+    let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     let has_key = |key: &str| all.contains_key(key);
     match name {
         "claude_desktop_config.json" => Some(ClientFormat::ClaudeDesktop),
         ".mcp.json" | ".claude.json" => Some(ClientFormat::ClaudeCode),
-        _ if has_key("servers") || has_key("mcp") || parent_path == Some(".vscode") => {
-            Some(ClientFormat::VsCode)
-        }
-        _ if parent_path == Some(".cursor") => Some(ClientFormat::Cursor),
+        _ if has_key("servers") || has_key("mcp") || folder == Some(".vscode") => Some(ClientFormat::VsCode),
+        _ if folder == Some(".cursor") => Some(ClientFormat::Cursor),
         _ if has_key("projects") => Some(ClientFormat::ClaudeCode),
         _ => None,
     }
@@ -170,10 +168,10 @@ fn detect_format(path: &Path, all: &Map<String, Value>) -> Option<ClientFormat> 
 /// Returns the project folder that a client's configuration file belongs to; `None` for files of a user.
 fn project_folder(path: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
-    let parent_path = path.parent()?;
-    let folder = match (path.file_name()?.to_str()?, parent_path.file_name().and_then(|name| name.to_str())) {
-        (".mcp.json", _) => parent_path,
-        (_, Some(".cursor" | ".vscode")) => parent_path.parent()?,
+    let parent = path.parent()?;
+    let folder = match (path.file_name()?.to_str()?, parent.file_name().and_then(|name| name.to_str())) {
+        (".mcp.json", _) => parent,
+        (_, Some(".cursor" | ".vscode")) => parent.parent()?,
         _ => return None,
     };
     (Some(folder) != home).then(|| folder.to_owned())
@@ -187,7 +185,7 @@ fn require_object(path: &Path, at: &str, value: Value) -> Result<Map<String, Val
 }
 
 fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<String, Input>, ConfigError> {
-    let error = || ConfigError::new(path, "must be a list of objects with an `id`").with_field(at);
+    let invalid = || ConfigError::new(path, "must be a list of objects with an `id`").with_field(at);
     let Some(value) = value else { return Ok(BTreeMap::new()) };
     let read = |input: &Value| {
         let id = input.get("id")?.as_str()?.to_owned();
@@ -195,7 +193,7 @@ fn parse_inputs(path: &Path, at: &str, value: Option<Value>) -> Result<BTreeMap<
         let default = input.get("default").and_then(Value::as_str).map(str::to_owned);
         Some((id, Input { is_password, default }))
     };
-    value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(error)
+    value.as_array().and_then(|list| list.iter().map(read).collect()).ok_or_else(invalid)
 }
 
 /// Position of an imported server: index of its file, and its index in that file.
@@ -367,8 +365,8 @@ mod tests {
     #[test]
     fn the_usual_places() {
         let defaults = default_sources(Some(Path::new("/home/ada")), Path::new("/home/ada"));
-        let has_key = |path: &str| defaults.iter().filter(|source| source.path == Path::new(path)).count();
-        assert_eq!(has_key("/home/ada/.cursor/mcp.json"), 1, "once");
-        assert_eq!(has_key("/home/ada/Library/Application Support/Claude/claude_desktop_config.json"), 1);
+        let count_of = |path: &str| defaults.iter().filter(|source| source.path == Path::new(path)).count();
+        assert_eq!(count_of("/home/ada/.cursor/mcp.json"), 1, "once");
+        assert_eq!(count_of("/home/ada/Library/Application Support/Claude/claude_desktop_config.json"), 1);
     }
 }

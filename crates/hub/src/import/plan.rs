@@ -107,25 +107,25 @@ pub(super) async fn plan(
     let mut rows = Vec::new();
     // Slugs used by this import: whether the server is a stdio server, and its fields.
     let mut claimed: HashMap<Slug, (bool, Map<String, Value>)> = HashMap::new();
-    for FoundServer { name, location, position, references, imported: wanted } in found {
-        let wanted = match wanted {
-            Ok(wanted) if wanted.is_stdio && existing_servers.file.is_none() => {
+    for FoundServer { name, location, position, references, imported } in found {
+        let imported = match imported {
+            Ok(imported) if imported.is_stdio && existing_servers.file.is_none() => {
                 Err("stdio servers can be imported only on the machine of the hub: run the import there, without --hub"
                     .to_owned())
             }
-            Ok(wanted) if !wanted.is_stdio && existing_servers.hub.is_none() => {
+            Ok(imported) if !imported.is_stdio && existing_servers.hub.is_none() => {
                 Err("a remote server requires a running hub: start it with `linchpin`, then import again".to_owned())
             }
             other => other,
         };
-        let mut wanted = match wanted {
-            Ok(wanted) => wanted,
+        let mut imported = match imported {
+            Ok(imported) => imported,
             Err(reason) => {
                 rows.push(PlanEntry::skipped(name, location, reason));
                 continue;
             }
         };
-        let fields = wanted.normalized()?;
+        let fields = imported.normalized()?;
         let mut row = PlanEntry {
             action: PlanAction::Unchanged,
             reason: None,
@@ -135,7 +135,7 @@ pub(super) async fn plan(
         };
         for slug in slugs(&row.name) {
             if let Some((is_program, other)) = claimed.get(&slug) {
-                if (*is_program, other) == (wanted.is_stdio, &fields) {
+                if (*is_program, other) == (imported.is_stdio, &fields) {
                     row.slug = Some(slug);
                     break;
                 }
@@ -143,17 +143,17 @@ pub(super) async fn plan(
             }
             match existing_servers.find(&slug) {
                 None => row.action = PlanAction::Add,
-                Some(existing) if existing.is_stdio == wanted.is_stdio => {
-                    let merged = wanted.clone().merge_existing(&existing);
+                Some(existing) if existing.is_stdio == imported.is_stdio => {
+                    let merged = imported.clone().merge_existing(&existing);
                     let changes = differences(&existing.fields, &merged.normalized()?);
                     // A server with the same fields is the same server, even under another name.
                     if existing.name != row.name && !changes.is_empty() {
                         continue;
                     }
-                    (wanted, row.changes) = (merged, changes);
+                    (imported, row.changes) = (merged, changes);
                     if !row.changes.is_empty() {
                         row.action = PlanAction::Update;
-                        if existing.is_configured && !wanted.is_stdio {
+                        if existing.is_configured && !imported.is_stdio {
                             row.action = PlanAction::Skip;
                             row.reason = Some(
                                 "the configuration file already has this server with other fields: change it there"
@@ -164,19 +164,19 @@ pub(super) async fn plan(
                 }
                 Some(_) => continue,
             }
-            claimed.insert(slug.clone(), (wanted.is_stdio, fields));
+            claimed.insert(slug.clone(), (imported.is_stdio, fields));
             row.slug = Some(slug);
-            existing_servers.plan_secrets(&mut row, &wanted).await?;
+            existing_servers.plan_secrets(&mut row, &imported).await?;
             if existing_servers.api.is_none()
-                && row.missing_secrets.iter().any(|name| wanted.secret_value(name).is_some())
+                && row.missing_secrets.iter().any(|name| imported.secret_value(name).is_some())
             {
-                wanted
+                imported
                     .notes
                     .push("no hub runs to store its secrets: start the hub, then import again".into());
             }
             break;
         }
-        row.imported = Some(wanted);
+        row.imported = Some(imported);
         rows.push(row);
     }
     Ok(rows)
@@ -196,13 +196,13 @@ impl ImportedServer {
     /// in the file because the vault has them.
     fn merge_existing(mut self, existing: &ExistingServer) -> Self {
         if existing.has_authentication && !self.is_stdio {
-            let existing_servers = existing.fields.get("authentication").cloned();
-            self.fields.entry("authentication").or_insert(existing_servers.unwrap_or_default());
+            let authentication = existing.fields.get("authentication").cloned();
+            self.fields.entry("authentication").or_insert(authentication.unwrap_or_default());
         }
-        let existing_servers = existing.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
+        let secrets = existing.fields.get("secrets").and_then(Value::as_array).into_iter().flatten();
         let env = self.fields.get_mut("env").and_then(Value::as_object_mut);
         let Some(env) = env.filter(|_| self.is_stdio) else { return self };
-        for name in existing_servers.filter_map(Value::as_str) {
+        for name in secrets.filter_map(Value::as_str) {
             if env.get(name).is_some_and(|value| value == "") {
                 env.remove(name);
                 self.secrets.insert(name.to_owned(), None);
@@ -256,14 +256,14 @@ impl ExistingServers<'_> {
         {
             let is_program = matches!(transport, Transport::Stdio(_));
             let fields = comparable_fields(settings, transport);
-            let uses_default = uses_authentication(&json!(settings.authentication));
+            let has_authentication = uses_authentication(&json!(settings.authentication));
             let name = settings.name.clone();
             return Some(ExistingServer {
                 name,
                 is_stdio: is_program,
                 is_configured: true,
                 fields,
-                has_authentication: uses_default,
+                has_authentication,
             });
         }
         let built_in = |fields| ExistingServer {

@@ -111,7 +111,7 @@ pub(super) fn exact_target(row: &PlanEntry) -> Option<String> {
 pub(super) fn missing_secret_hints(row: &PlanEntry) -> Vec<String> {
     let slug = row.slug.as_ref().map_or("NAME", |slug| slug.as_str());
     let is_program = row.imported.as_ref().is_some_and(|imported| imported.is_stdio);
-    let source_of = |name: &String| {
+    let hint = |name: &String| {
         if is_program {
             format!(
                 "secret `{name}` is missing: set it with `linchpin server secret set {slug} {}`",
@@ -121,7 +121,7 @@ pub(super) fn missing_secret_hints(row: &PlanEntry) -> Vec<String> {
             format!("credential is missing: set it with `linchpin server credential set {slug}`")
         }
     };
-    row.missing_secrets.iter().map(source_of).collect()
+    row.missing_secrets.iter().map(hint).collect()
 }
 
 /// Formats the exact shell command of a stdio server, with its environment variables, on one line.

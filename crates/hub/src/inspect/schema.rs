@@ -118,7 +118,7 @@ fn type_name(schema: &Value, root: &Value, depth: usize) -> String {
 }
 
 fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> String {
-    let format_value = |value: &Value| match value {
+    let type_of = |value: &Value| match value {
         Value::String(_) => "string",
         Value::Number(_) => "number",
         Value::Bool(_) => "boolean",
@@ -132,10 +132,10 @@ fn alternatives(members: &Map<String, Value>, root: &Value, depth: usize) -> Str
         }
     };
     if let Some(value) = members.get("const") {
-        add(format_value(value).to_owned());
+        add(type_of(value).to_owned());
     }
     for value in options("enum").into_iter().flatten() {
-        add(format_value(value).to_owned());
+        add(type_of(value).to_owned());
     }
     for key in ["anyOf", "oneOf", "allOf"] {
         let named = options(key).into_iter().flatten().filter(|option| option["type"] != "null");

@@ -189,7 +189,7 @@ fn title(name: &str, title: Option<&str>) -> String {
 fn capability_names(found: &Inspection) -> String {
     let capabilities = &found.capabilities;
     let watched = capabilities.resources.as_ref().is_some_and(|resources| resources.subscribe == Some(true));
-    let feature_flags = [
+    let flags = [
         (capabilities.tools.is_some(), "tools"),
         (capabilities.resources.is_some() && !watched, "resources"),
         (watched, "resources (with subscriptions)"),
@@ -198,11 +198,8 @@ fn capability_names(found: &Inspection) -> String {
         (capabilities.logging.is_some(), "logging"),
         (capabilities.tasks.is_some(), "tasks"),
     ];
-    let mut features: Vec<String> = feature_flags
-        .into_iter()
-        .filter(|(is_present, _)| *is_present)
-        .map(|(_, name)| name.to_owned())
-        .collect();
+    let mut features: Vec<String> =
+        flags.into_iter().filter(|(is_present, _)| *is_present).map(|(_, name)| name.to_owned()).collect();
     features.extend(
         capabilities.extensions.iter().flat_map(|extensions| extensions.keys().map(|name| one_line(name))),
     );
@@ -214,7 +211,7 @@ fn capability_names(found: &Inspection) -> String {
 fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
     let hints = tool.annotations.clone().unwrap_or_default();
     let task = tool.execution.as_ref().and_then(|execution| execution.task_support);
-    let feature_flags = [
+    let flags = [
         (hints.read_only == Some(true), "read-only", Style::Good),
         (hints.destructive == Some(true) && hints.read_only != Some(true), "destructive", Style::Bad),
         (hints.destructive == Some(false) && hints.read_only != Some(true), "not destructive", Style::Good),
@@ -224,7 +221,7 @@ fn effect_hints(tool: &Tool) -> Vec<(&'static str, Style)> {
         (task == Some(TaskSupport::Optional), "can run as a task", Style::Dim),
         (task == Some(TaskSupport::Required), "runs only as a task", Style::Warning),
     ];
-    feature_flags.into_iter().filter_map(|(applies, hint, style)| applies.then_some((hint, style))).collect()
+    flags.into_iter().filter_map(|(applies, hint, style)| applies.then_some((hint, style))).collect()
 }
 
 fn parameter_row(name: &str, kind: &str, required: bool, description: &str) -> Vec<Cell> {

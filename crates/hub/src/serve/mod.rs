@@ -231,10 +231,8 @@ type ServeTasks = JoinSet<Result<(), CliError>>;
 
 /// Waits for the next task of the hub to end; `Ok` if there is none.
 async fn join_next(work: &mut ServeTasks) -> Result<(), CliError> {
-    let serve_result = work.join_next().await;
-    serve_result
-        .unwrap_or(Ok(Ok(())))
-        .map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?
+    let finished = work.join_next().await;
+    finished.unwrap_or(Ok(Ok(()))).map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?
 }
 
 /// Waits for all tasks of the hub to end; returns the first failure.
@@ -248,8 +246,8 @@ async fn join_all(work: &mut ServeTasks) -> Result<(), CliError> {
 
 /// Starts the process guard: it kills leftover processes of the previous hub now, and those of this one if it dies.
 async fn start_guard(paths: &HubPaths) -> Result<ProcessGuard, CliError> {
-    let (own_tasks, file) = (own_executable()?, paths.guard_file());
-    let started = spawn_blocking(move || ProcessGuard::start(&own_tasks, &file)).await;
+    let (executable, file) = (own_executable()?, paths.guard_file());
+    let started = spawn_blocking(move || ProcessGuard::start(&executable, &file)).await;
     let started = started.map_err(|error| CliError::new(CliErrorKind::Other, error.to_string()))?;
     started.map_err(|error| CliError::from(error).context("failed to start the process guard"))
 }
@@ -308,7 +306,7 @@ async fn watch_config(
 async fn print_url(
     hub: &Hub,
     paths: &HubPaths,
-    (url, http_options): (&str, &str),
+    (url, browser_url): (&str, &str),
     json: bool,
 ) -> Result<(), CliError> {
     if json {
@@ -321,9 +319,9 @@ async fn print_url(
     let (address, advice) = match hub.create_login_link().await? {
         Some(token) => {
             let advice = "This link logs you in once and expires after 15 minutes.";
-            (format!("{http_options}/sign-in?token={}", token.expose()), advice)
+            (format!("{browser_url}/sign-in?token={}", token.expose()), advice)
         }
-        None => (http_options.to_owned(), "Log in with your password."),
+        None => (browser_url.to_owned(), "Log in with your password."),
     };
     let address = style.paint(Style::Name, &address);
     let version = env!("CARGO_PKG_VERSION");
