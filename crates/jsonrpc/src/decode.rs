@@ -228,7 +228,7 @@ impl<'de> Decoder<'de> {
     /// Checks the end of a container: a type of fixed length stops reading early, and further values are an error.
     fn close(&mut self, state: &mut ContainerState, end: u8) -> Result<()> {
         if *state != ContainerState::End && self.has_next(state, end)? {
-            return Err(de::Error::custom("more values than expected"));
+            return Err(de::Error::custom("an array or object has more values than expected"));
         }
         self.depth -= 1;
         Ok(())

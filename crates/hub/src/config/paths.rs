@@ -99,7 +99,7 @@ impl HubPaths {
         let database =
             variables("LINCHPIN_DATABASE").map(|url| url.into_string().map(Secret::new)).transpose();
         let database = database.map_err(unreadable)?;
-        let no_key_folder_error = || {
+        let no_key_file_error = || {
             CliError::usage(format!(
                 "the data directory `{}` has no parent directory for the key file: set the path of the key file with --key-file",
                 data.display()
@@ -113,7 +113,7 @@ impl HubPaths {
         }
         Ok(HubPaths {
             config: location.config.clone().unwrap_or_else(|| data.join("linchpin.toml")),
-            keys: location.key_file.clone().or(keys).ok_or_else(no_key_folder_error)?,
+            keys: location.key_file.clone().or(keys).ok_or_else(no_key_file_error)?,
             database: location.database.clone().or(database),
             data,
         })

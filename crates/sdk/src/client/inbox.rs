@@ -291,7 +291,7 @@ impl ClientCore {
             [] => self.handlers.handle(question),
             [single] => single.handle(question),
             handlers => {
-                let text = "calls are in flight, and this request does not name the one it belongs to";
+                let text = "calls are in flight, and this request does not name the call it belongs to";
                 let error =
                     Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, format!("{} {text}", handlers.len()));
                 Box::pin(std::future::ready(Err(error)))

@@ -187,8 +187,11 @@ impl Account {
         let attempts = (*attempts).max(live.consecutive_step_ups);
         let has_required = !required.is_empty() && granted.covers(&required);
         if has_required || attempts > MAX_STEP_UPS {
-            let reason =
-                if has_required { "the token already has it" } else { "it was requested and not granted" };
+            let reason = if has_required {
+                "the token already has it"
+            } else {
+                "the authorization server did not grant it"
+            };
             let requirement = match &*required.to_string() {
                 "" => "more access than the token allows".to_owned(),
                 scopes => format!("the scope `{}`", sanitize(scopes)),

@@ -211,7 +211,9 @@ impl Tool {
         header_annotation::find_annotations(&self.definition.input_schema).map_err(refuse)?;
         let mut output_proven = false;
         let output_check = match (&self.definition.output_schema, output) {
-            (Some(by_hand), _) => Some(Validator::new(&by_hand.0, "its output schema").map_err(refuse)?),
+            (Some(by_hand), _) => {
+                Some(Validator::new(&by_hand.0, "hand-written output schema").map_err(refuse)?)
+            }
             (None, Some(derived)) => {
                 output_proven = derived.unenforced.is_none();
                 let check = Validator::for_typed(&derived)

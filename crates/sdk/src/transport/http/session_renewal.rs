@@ -39,7 +39,7 @@ impl HttpConnection {
                 drop(renewal_lock);
             }));
         }
-        opened.await.unwrap_or_else(|_| Err(CallError::Lost("the connection was closed".into())))
+        opened.await.unwrap_or_else(|_| Err(CallError::Lost("the client closed the connection".into())))
     }
 
     async fn open_new_session(self: &Arc<Self>) -> Result<(), CallError> {
