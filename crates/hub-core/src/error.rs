@@ -81,8 +81,8 @@ impl Error {
     }
 
     /// Creates the error for an unknown value, with the known ones.
-    pub(crate) fn unknown_value(noun: &str, name: &str, allowed: &str) -> Self {
-        let text = format!("unknown {noun} `{}`: use {allowed}", shorten(name));
+    pub(crate) fn unknown_value(noun: &str, name: &str, advice: &str) -> Self {
+        let text = format!("unknown {noun} `{}`: {advice}", shorten(name));
         Self::new(ErrorKind::NotFound, "not_found", text)
     }
 

@@ -48,7 +48,9 @@ impl FromStr for ClientApp {
             "claude-code" => Ok(ClientApp::ClaudeCode),
             "cursor" => Ok(ClientApp::Cursor),
             "vscode" => Ok(ClientApp::VsCode),
-            _ => Err(Error::unknown_value("client", text, "claude-desktop, claude-code, cursor or vscode")),
+            _ => {
+                Err(Error::unknown_value("client", text, "use claude-desktop, claude-code, cursor or vscode"))
+            }
         }
     }
 }

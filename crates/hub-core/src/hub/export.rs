@@ -37,7 +37,7 @@ impl std::str::FromStr for ProviderFormat {
             "openai" => Ok(ProviderFormat::OpenAi),
             "anthropic" => Ok(ProviderFormat::Anthropic),
             "gemini" => Ok(ProviderFormat::Gemini),
-            _ => Err(Error::unknown_value("format", text, "openai, anthropic or gemini")),
+            _ => Err(Error::unknown_value("format", text, "use openai, anthropic or gemini")),
         }
     }
 }

@@ -21,14 +21,13 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 /// Parses the request timeout of a server into milliseconds.
 pub(super) fn parse_timeout(text: &str) -> Result<u64, String> {
     let millis = u64::try_from(parse(text)?.as_millis()).unwrap_or(u64::MAX);
-    let limits = || {
+    let text = || {
         format!(
-            "must be from {} to {}",
+            "the timeout must be from {} to {}; a plain number is in seconds",
             format_millis(*TIMEOUT_RANGE_MS.start()),
             format_millis(*TIMEOUT_RANGE_MS.end())
         )
     };
-    let text = || format!("{}; a plain number is in seconds", limits());
     TIMEOUT_RANGE_MS.contains(&millis).then_some(millis).ok_or_else(text)
 }
 
@@ -55,7 +54,7 @@ mod tests {
     fn a_server_has_from_one_second_to_five_minutes() {
         assert_eq!((parse_timeout("1"), parse_timeout("300s")), (Ok(1_000), Ok(300_000)));
         for text in ["999ms", "301", "30000"] {
-            let expected = "must be from 1s to 300s; a plain number is in seconds";
+            let expected = "the timeout must be from 1s to 300s; a plain number is in seconds";
             assert_eq!(parse_timeout(text).unwrap_err(), expected, "{text}");
         }
         assert_eq!((format_millis(30_000), format_millis(1_500)), ("30s".to_owned(), "1500ms".to_owned()));

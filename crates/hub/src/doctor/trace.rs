@@ -80,7 +80,7 @@ const SIGN_IN: &str = "sign-in";
 const TOKEN: &str = "token";
 
 /// Start of the diagnostic about a URL that provided nothing usable.
-const NOT_USABLE_AT: &str = "nothing usable at ";
+const NOT_USABLE_AT: &str = "no usable response from ";
 
 /// Maximum number of recorded diagnostic lines of the transport.
 const MAX_LINES: usize = 200;

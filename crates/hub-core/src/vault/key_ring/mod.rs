@@ -29,6 +29,10 @@ pub use rotate::RotationSummary;
 
 /// Maximum number of attempts to change tenant keys while another hub changes them.
 const MAX_ATTEMPTS: usize = 10;
+/// Message for a stored secret that cannot be decoded.
+const MSG_SECRET_DAMAGED: &str = "a secret in the database is damaged: restore a backup";
+/// Message for a stored tenant key that cannot be decoded.
+const MSG_TENANT_KEY_DAMAGED: &str = "a tenant key in the database is damaged: restore a backup";
 /// Error code of a key file without the required root key.
 const WRONG_KEY_FILE: &str = "wrong_key_file";
 
@@ -142,7 +146,7 @@ impl KeyRing {
         let keys: Arc<[_]> =
             stored.iter().map(|(wrapped, _)| unwrap_key(&file, wrapped)).collect::<Result<_>>()?;
         if keys.is_empty() {
-            return Err(damaged_error("a tenant key"));
+            return Err(damaged_error(MSG_TENANT_KEY_DAMAGED));
         }
         let mut open = lock(&self.cache);
         if open.changes == changes {
@@ -220,7 +224,7 @@ impl KeyRing {
     /// Encrypts a secret with the newest key of a tenant.
     pub async fn encrypt(&self, tenant: TenantId, label: &SecretBinding, text: &[u8]) -> Result<Vec<u8>> {
         let keys = self.tenant_key(tenant).await?;
-        let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
+        let newest = keys.last().ok_or_else(|| damaged_error(MSG_TENANT_KEY_DAMAGED))?;
         Ok(newest.seal(&*self.platform, label, text))
     }
 
@@ -271,9 +275,9 @@ impl KeyRing {
         };
         let stored: SealedSecret = document.parse_body()?;
         let label = SecretBinding { id, kind: stored.kind.clone(), bound_to: stored.bound_to.clone() };
-        let bytes = unhex(&stored.bytes).ok_or_else(|| damaged_error("a secret"))?;
+        let bytes = unhex(&stored.bytes).ok_or_else(|| damaged_error(MSG_SECRET_DAMAGED))?;
         let opened = self.decrypt(tenant, &label, &bytes).await?;
-        let text = std::str::from_utf8(&opened).map_err(|_| damaged_error("a secret"))?;
+        let text = std::str::from_utf8(&opened).map_err(|_| damaged_error(MSG_SECRET_DAMAGED))?;
         Ok(Some((Secret::new(text), stored, version)))
     }
 }
@@ -285,7 +289,7 @@ pub(crate) fn verify_opens(file: &KeyFile, tenant: TenantId, stored: StoredDocum
 
 /// Decrypts a secret with the newest matching key.
 fn decrypt(keys: &[TenantKey], label: &SecretBinding, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>> {
-    let mut opened = Err(damaged_error("a tenant key"));
+    let mut opened = Err(damaged_error(MSG_TENANT_KEY_DAMAGED));
     for key in keys.iter().rev() {
         opened = key.open(label, sealed);
         if opened.is_ok() {
@@ -312,7 +316,7 @@ fn to_document(wrapped: &WrappedTenantKey) -> Result<Document> {
 
 fn from_document(tenant: TenantId, stored: StoredDocument) -> Result<(WrappedTenantKey, u64)> {
     let WrappedKeyRecord { number, root, sealed } = stored.document.parse_body()?;
-    let sealed = unhex(&sealed).ok_or_else(|| damaged_error("a tenant key"))?;
+    let sealed = unhex(&sealed).ok_or_else(|| damaged_error(MSG_TENANT_KEY_DAMAGED))?;
     Ok((WrappedTenantKey { tenant, number, root, sealed }, stored.version))
 }
 
@@ -320,10 +324,6 @@ fn key_file_error(error: &KeyFileError) -> Error {
     Error::new(error::ErrorKind::Unavailable, "key_file_unusable", error.to_string())
 }
 
-fn damaged_error(noun: &str) -> Error {
-    Error::new(
-        error::ErrorKind::Internal,
-        "record_unreadable",
-        format!("{noun} in the database is damaged: restore a backup"),
-    )
+fn damaged_error(text: &'static str) -> Error {
+    Error::new(error::ErrorKind::Internal, "record_unreadable", text)
 }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    KeyRing, MAX_ATTEMPTS, SealedSecret, damaged_error, decrypt, key_file_error, to_document, unwrap_key,
+    KeyRing, MAX_ATTEMPTS, MSG_SECRET_DAMAGED, MSG_TENANT_KEY_DAMAGED, SealedSecret, damaged_error, decrypt,
+    key_file_error, to_document, unwrap_key,
 };
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
@@ -161,13 +162,13 @@ impl KeyRing {
         keys: &[TenantKey],
         mut stored: StoredDocument,
     ) -> Result<bool> {
-        let newest = keys.last().ok_or_else(|| damaged_error("a tenant key"))?;
+        let newest = keys.last().ok_or_else(|| damaged_error(MSG_TENANT_KEY_DAMAGED))?;
         for _ in 0..MAX_ATTEMPTS {
             let StoredDocument { document, version } = stored;
             let (key, sealed) = (document.key.clone(), document.clone().parse_body::<SealedSecret>()?);
-            let id = key.id.parse().map_err(|_| damaged_error("a secret"))?;
+            let id = key.id.parse().map_err(|_| damaged_error(MSG_SECRET_DAMAGED))?;
             let label = SecretBinding { id, kind: sealed.kind.clone(), bound_to: sealed.bound_to.clone() };
-            let bytes = unhex(&sealed.bytes).ok_or_else(|| damaged_error("a secret"))?;
+            let bytes = unhex(&sealed.bytes).ok_or_else(|| damaged_error(MSG_SECRET_DAMAGED))?;
             let plaintext = decrypt(keys, &label, &bytes)?;
             let resealed =
                 SealedSecret { bytes: hex(&newest.seal(&*self.platform, &label, &plaintext)), ..sealed };
