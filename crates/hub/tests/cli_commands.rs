@@ -301,7 +301,7 @@ fn a_user_of_another_machine_gives_the_current_password() {
     remote.run_with(new, &command).expect_output(1, &["one per line", "old_password"]);
     remote
         .run_with(&format!("a wrong password\n{new}\n"), &command)
-        .expect_output(1, &["is not the current password"]);
+        .expect_output(1, &["is wrong: enter the current password"]);
     remote.run_with(&format!("the first password\r\n{new}\n"), &command).expect_output(0, &[]);
     remote.run_with(&format!("{new}\n{new}\n"), &command).expect_output(1, &["token"]);
 }

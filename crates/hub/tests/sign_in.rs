@@ -163,7 +163,7 @@ async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
         ),
         (
             Misbehavior::NoAuthorizationServers,
-            ("metadata", "it has no `authorization_servers`", ADVICE_SERVER),
+            ("metadata", "the field `authorization_servers` is missing", ADVICE_SERVER),
         ),
         (
             Misbehavior::ResourceMetadataRedirects,
@@ -171,7 +171,10 @@ async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
         ),
         (Misbehavior::IssuerWrong, ("authority", "must be exactly", ADVICE_AUTHORITY)),
         (Misbehavior::MetadataHtml, ("authority", "does not conform to RFC 8414", ADVICE_AUTHORITY)),
-        (Misbehavior::TokenEndpointMissing, ("authority", "has no `token_endpoint`", ADVICE_AUTHORITY)),
+        (
+            Misbehavior::TokenEndpointMissing,
+            ("authority", "the field `token_endpoint` is missing", ADVICE_AUTHORITY),
+        ),
         (Misbehavior::PkceMissing, ("authority", "`S256`", ADVICE_AUTHORITY)),
         (Misbehavior::MetadataRedirectLoop, ("authority", "too many redirects", ADVICE_AUTHORITY)),
         (

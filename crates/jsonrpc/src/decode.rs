@@ -129,7 +129,7 @@ impl<'de> Decoder<'de> {
         }
         match number.parse::<f64>() {
             Ok(number) if number.is_finite() => visitor.visit_f64(number),
-            _ => Err(de::Error::custom("number out of range")),
+            _ => Err(de::Error::custom("the number is out of range")),
         }
     }
 

@@ -68,12 +68,12 @@ const TABLE: &[(Misbehavior, &str)] = &[
     (
         Misbehavior::ResourceMissing,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it has no `resource` (HTTP_AUTHORIZATION)",
+         be used: the field `resource` is missing (HTTP_AUTHORIZATION)",
     ),
     (
         Misbehavior::NoAuthorizationServers,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
-         be used: it has no `authorization_servers` (HTTP_AUTHORIZATION)",
+         be used: the field `authorization_servers` is missing (HTTP_AUTHORIZATION)",
     ),
     (Misbehavior::FirstServerBroken, "fine"),
     (Misbehavior::NoResourceMetadata, "fine"),
@@ -116,7 +116,7 @@ const TABLE: &[(Misbehavior, &str)] = &[
     (
         Misbehavior::IssuerMissing,
         "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it has no `issuer` \
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: the field `issuer` is missing \
          (HTTP_AUTHORIZATION)",
     ),
     (Misbehavior::IssuerMoves, "fine"),
@@ -163,8 +163,7 @@ const TABLE: &[(Misbehavior, &str)] = &[
     (
         Misbehavior::TokenEndpointMissing,
         "connecting: the metadata of the authorization server at \
-         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it has no \
-         `token_endpoint` (HTTP_AUTHORIZATION)",
+         `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: the field `token_endpoint` is missing (HTTP_AUTHORIZATION)",
     ),
     (
         Misbehavior::RegistrationEndpointPrivate,

@@ -198,7 +198,7 @@ impl Hub {
         self.count_attempt(&limits, &rejected)?;
         if !self.authenticator.verify_password(ticket, Some(stored_hash), old).await? {
             self.record_rejected_login(rejected);
-            let text = "is not the current password";
+            let text = "is wrong: enter the current password";
             return Err(Error::new(error::ErrorKind::PermissionDenied, "wrong_password", text)
                 .with_field("old_password"));
         }

@@ -77,7 +77,7 @@ pub(crate) async fn delete_env_secret(request: ApiRequest) -> Result<Response> {
 
 fn required_secret(request: &mut ApiRequest, max_len: usize) -> Result<Secret> {
     let mut form = request.form_body()?;
-    let missing = || Error::invalid("secret", "must be set");
+    let missing = || Error::invalid("secret", "must be set: the secret to store");
     let secret = Secret::new(form.string("secret", max_len)?.ok_or_else(missing)?);
     form.finish()?;
     Ok(secret)

@@ -65,7 +65,7 @@ pub(crate) async fn log_in_with_password(request: &mut ApiRequest) -> Result<New
     let mut form = request.form_body()?;
     let name =
         form.string("name", 100)?.filter(|name| !name.is_empty()).unwrap_or_else(|| "local".to_owned());
-    let missing = || Error::invalid("password", "must be set");
+    let missing = || Error::invalid("password", "must be set: the password of the user");
     let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
     form.finish()?;
     Ok(request.hub().log_in(LOCAL, &name, &password, &request.remote).await?)

@@ -150,7 +150,7 @@ impl ReconnectingConnection {
         }
         let connection = match timeout(CONNECT_TIMEOUT, self.connect()).await {
             Ok(connection) => connection.map_err(|error| database_error(&error)),
-            Err(_) => Err(unreachable_error("no response within the timeout")),
+            Err(_) => Err(unreachable_error("the database did not respond in time")),
         };
         match connection {
             Ok(connected) => {

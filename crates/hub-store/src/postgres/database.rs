@@ -128,7 +128,7 @@ impl QueryExecutor for Database {
                 Ok(result) => return result,
                 Err(_) => {
                     link.discard(&db).await;
-                    return Err(unreachable_error("no response within the timeout").into());
+                    return Err(unreachable_error("the database did not respond in time").into());
                 }
             }
         }

@@ -30,8 +30,8 @@ const EXPECTED_FAILURES: &[(Misbehavior, &str, &str)] = &[
         "beginning",
         "it describes the resource `MCP-evil`, but this server is `MCP`; a token for one must not be sent",
     ),
-    (Misbehavior::ResourceMissing, "beginning", "it has no `resource`"),
-    (Misbehavior::NoAuthorizationServers, "beginning", "it has no `authorization_servers`"),
+    (Misbehavior::ResourceMissing, "beginning", "the field `resource` is missing"),
+    (Misbehavior::NoAuthorizationServers, "beginning", "the field `authorization_servers` is missing"),
     (Misbehavior::FirstServerBroken, "fine", ""),
     (Misbehavior::NoResourceMetadata, "fine", ""),
     (Misbehavior::NoMetadata, "fine", ""),
@@ -58,7 +58,7 @@ const EXPECTED_FAILURES: &[(Misbehavior, &str, &str)] = &[
         "beginning",
         "its issuer is `ISSUER/` but must be exactly `ISSUER`; it may be an impersonation",
     ),
-    (Misbehavior::IssuerMissing, "beginning", "it has no `issuer`"),
+    (Misbehavior::IssuerMissing, "beginning", "the field `issuer` is missing"),
     (
         Misbehavior::IssuerMoves,
         "after the end of the token",
@@ -82,7 +82,7 @@ const EXPECTED_FAILURES: &[(Misbehavior, &str, &str)] = &[
         "169.254.169.254 is a link-local or metadata address",
     ),
     (Misbehavior::TokenEndpointPrivateIpv6, "coming back", "fd00::1 is a private address"),
-    (Misbehavior::TokenEndpointMissing, "beginning", "it has no `token_endpoint`"),
+    (Misbehavior::TokenEndpointMissing, "beginning", "the field `token_endpoint` is missing"),
     (Misbehavior::RegistrationEndpointPrivate, "beginning", "10.0.0.1 is a private address"),
     (
         Misbehavior::AuthorizationEndpointJavascript,

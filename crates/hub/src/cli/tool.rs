@@ -114,7 +114,7 @@ impl ToolArg {
             Err(failure) if failure.status() == Some(409) => Ok(failure),
             _ => Ok(CliError::new(
                 CliErrorKind::UnknownTool,
-                format!("`{server}` has no tool `{}`", self.tool),
+                format!("the server `{server}` has no tool `{}`", self.tool),
             )),
         }
     }

@@ -266,7 +266,7 @@ fn with_path(path: &Path, error: linchpin_hub_core::Error) -> CliError {
 }
 
 pub(super) fn unusable_path(path: &Path, error: &io::Error) -> CliError {
-    CliError::new(CliErrorKind::Other, format!("`{}` cannot be used: {error}", path.display()))
+    CliError::new(CliErrorKind::Other, format!("the path `{}` cannot be used: {error}", path.display()))
 }
 
 #[cfg(test)]

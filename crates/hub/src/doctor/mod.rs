@@ -79,7 +79,7 @@ fn record_program(server: &TargetServer, trace: &Trace) {
             Some(path) => trace.add(DoctorStep::passed("program", path.display().to_string())),
             None => trace.add(DoctorStep::failed(
                 "program",
-                format!("`{}` was not found", one_line(&program.to_string_lossy())),
+                format!("the program `{}` was not found", one_line(&program.to_string_lossy())),
                 Some("check the name; a program outside PATH needs its full path".into()),
             )),
         }

@@ -269,7 +269,7 @@ fn own_executable() -> io::Result<PathBuf> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> CliError {
-    CliError::new(CliErrorKind::Other, format!("`{}` cannot be written: {error}", path.display()))
+    CliError::new(CliErrorKind::Other, format!("the path `{}` cannot be written: {error}", path.display()))
 }
 
 /// Applies the configuration file whenever it changes, until `end`.

@@ -46,9 +46,9 @@ pub(super) async fn sign_in(
             let error = sanitize(sign_in["error"].as_str().unwrap_or_default());
             Err(CliError::new(CliErrorKind::Other, format!("sign-in to `{server}` failed: {error}")))
         }
-        Some("not-needed") => {
-            Ok(context.output.print_result(&sign_in, &format!("`{server}` requires no sign-in"))?)
-        }
+        Some("not-needed") => Ok(context
+            .output
+            .print_result(&sign_in, &format!("the server `{server}` requires no sign-in"))?),
         Some("done") => {
             let sync_error = sign_in["sync_error"]
                 .as_str()

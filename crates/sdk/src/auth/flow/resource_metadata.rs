@@ -54,7 +54,7 @@ pub(in crate::auth) fn parse(body: &[u8], server: &Target, url: &str) -> Result<
         metadata_error(&format!("it does not conform to RFC 9728 ({})", error_position(&error)))
     })?;
     let Some(resource) = document.resource else {
-        return Err(metadata_error("it has no `resource`"));
+        return Err(metadata_error("the field `resource` is missing"));
     };
     if !covers(&resource, server) {
         let quoted = crate::auth::error::sanitize(&resource);
@@ -65,7 +65,7 @@ pub(in crate::auth) fn parse(body: &[u8], server: &Target, url: &str) -> Result<
     }
     let mut authorization_servers = document.authorization_servers.unwrap_or_default();
     if authorization_servers.is_empty() {
-        return Err(metadata_error("it has no `authorization_servers`"));
+        return Err(metadata_error("the field `authorization_servers` is missing"));
     }
     authorization_servers.truncate(MAX_AUTHORIZATION_SERVERS);
     Ok(ResourceMetadata {
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(good.unwrap().scopes, Some(Scopes::default()));
         for (text, expected) in [
             ("<html>", "does not conform to RFC 9728"),
-            ("{}", "it has no `resource`"),
-            (r#"{"resource":"https://a.example/mcp"}"#, "it has no `authorization_servers`"),
+            ("{}", "the field `resource` is missing"),
+            (r#"{"resource":"https://a.example/mcp"}"#, "the field `authorization_servers` is missing"),
             (
                 r#"{"resource":"https://a.example/mcp","resource":"https://b.example"}"#,
                 "does not conform to RFC 9728",

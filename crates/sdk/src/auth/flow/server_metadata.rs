@@ -96,7 +96,7 @@ pub(in crate::auth) fn parse(
     let document: ServerMetadataDocument = serde_json::from_slice(body).map_err(|error| {
         metadata_error(&format!("it does not conform to RFC 8414 ({})", error_position(&error)))
     })?;
-    let issuer = document.issuer.ok_or_else(|| metadata_error("it has no `issuer`"))?;
+    let issuer = document.issuer.ok_or_else(|| metadata_error("the field `issuer` is missing"))?;
     let is_expected = match expected {
         ExpectedIssuer::Issuer(expected) => issuer == expected,
         ExpectedIssuer::Origin(origin) => issuer.strip_suffix('/').unwrap_or(&issuer) == origin,
@@ -109,7 +109,7 @@ pub(in crate::auth) fn parse(
         )));
     }
     let token_endpoint =
-        document.token_endpoint.ok_or_else(|| metadata_error("it has no `token_endpoint`"))?;
+        document.token_endpoint.ok_or_else(|| metadata_error("the field `token_endpoint` is missing"))?;
     for (name, endpoint) in [
         ("authorization_endpoint", document.authorization_endpoint.as_deref()),
         ("token_endpoint", Some(&*token_endpoint)),

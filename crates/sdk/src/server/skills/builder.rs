@@ -138,7 +138,7 @@ impl Skill {
     fn label(&self) -> String {
         match &self.source {
             Source::Parts { head, .. } => head[0].1.as_str().unwrap_or_default().to_owned(),
-            Source::Text(_) => "from a text".into(),
+            Source::Text(_) => "given as text".into(),
             Source::Folder(folder) => folder.display().to_string(),
         }
     }
