@@ -27,7 +27,7 @@ async fn resources_and_prompts_count_like_calls() {
     ];
     for error in refused {
         assert_eq!((error.kind(), error.code()), (ErrorKind::LimitExceeded, "rate_limited"));
-        assert_eq!(error.message(), "`up` is limited to 4 calls per minute: try again in 15 s");
+        assert_eq!(error.message(), "the server `up` is limited to 4 calls per minute: try again in 15 s");
     }
     let actions = stage.actions().await;
     let count = |wanted: &str| actions.iter().filter(|action| *action == wanted).count();
