@@ -35,7 +35,7 @@ pub struct OAuthFixture {
 #[derive(Clone, Default)]
 struct Clock(Arc<AtomicU64>);
 
-/// Pages shown in each sign-in, oldest first, until `seen` takes them.
+/// Pages shown in each sign-in, oldest first, until `take_pages` takes them.
 type Visits = Arc<Mutex<Vec<Option<JoinHandle<Value>>>>>;
 
 impl OAuthFixture {

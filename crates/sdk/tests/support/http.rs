@@ -457,7 +457,7 @@ pub(crate) fn text(text: &str) -> Value {
     json!({ "resultType": "complete", "content": [{ "type": "text", "text": text }] })
 }
 
-/// Id of the session that [`speak`] opens.
+/// Id of the session that [`plain_reply`] opens.
 pub(crate) const SESSION: &str = "5e55-10n-1d";
 
 /// Response of a plain server of a revision: it has tools and resources, and every tool returns its name.

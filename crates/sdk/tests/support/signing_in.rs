@@ -41,7 +41,7 @@ pub(crate) async fn run_lifecycle(authority: &Authority, oauth: &OAuth) -> Resul
     run_lifecycle_with(authority, oauth, |client| client.auth(oauth.clone())).await
 }
 
-/// Like [`live`], with a client that is set up differently.
+/// Like [`run_lifecycle`], with a client that is set up differently.
 pub(crate) async fn run_lifecycle_with(
     authority: &Authority,
     oauth: &OAuth,
