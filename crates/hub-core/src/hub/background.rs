@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::cancel::CANCEL_EVENT;
-use super::sync_queue::ServerKey;
+use super::calls::cancel::CANCEL_EVENT;
+use super::tools::sync_queue::ServerKey;
 use super::{Hub, event_payloads};
 use crate::actor::{Actor, Subject};
 use crate::error::{Error, Result};

@@ -1,54 +1,24 @@
 //! Hub operations: one function per operation, shared by all interfaces. The caller is an [`Actor`]; each operation
 //! checks what the caller may see and records what it did in the audit.
 
-mod admit;
 pub mod agents;
-mod approvals;
 mod audit;
-mod audit_heads;
-mod audit_verify;
-mod authenticator;
 mod background;
-mod call_records;
-mod cancel;
-mod client_config;
+mod calls;
 mod commit_effects;
-mod connect;
-mod credentials;
-mod deferred;
-mod env_secrets;
 mod event_payloads;
-mod execute;
-mod export;
-mod hash_queue;
 mod health;
+mod identity;
 mod limits;
-mod login_links;
-mod login_rejections;
-mod login_throttle;
 mod metrics;
 pub mod oauth;
-mod passwords;
-mod recent_results;
-mod reconcile;
 mod rejections;
 mod repeated_events;
-mod resources_prompts;
 mod restore;
 mod retention;
-mod schema_cache;
-mod server_records;
-mod server_views;
 mod servers;
-pub mod sessions;
 mod subject_names;
-mod sync;
-mod sync_queue;
-pub mod tokens;
-mod tool_listing;
-mod tool_name_cache;
 mod tools;
-pub mod users;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -82,22 +52,23 @@ use crate::task_set::TaskSet;
 use crate::vault::KeyFile;
 use crate::vault::key_ring::{KeyRing, RotationSummary};
 
-pub use admit::{CallRequest, ToolRef};
-pub use approvals::ApprovalView;
+pub use audit::verify::{AuditFiles, AuditVerification, list_segments, verify};
 pub use audit::{AuditView, last_checkpoint};
-pub use audit_verify::{AuditFiles, AuditVerification, list_segments, verify};
-pub use call_records::CallView;
-pub use client_config::{ClientApp, ClientConfig};
-pub use connect::ProbeReport;
-pub use credentials::CredentialView;
-pub use export::ProviderFormat;
-pub use login_links::LoginLink;
+pub use calls::admit::{CallRequest, ToolRef};
+pub use calls::approvals::ApprovalView;
+pub use calls::records::CallView;
+pub use identity::login_links::LoginLink;
+pub use identity::{sessions, tokens, users};
 pub use metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
-pub use resources_prompts::FeatureList;
 pub use retention::Retention;
-pub use server_views::{ServerFilter, ServerView};
-pub use sync::SyncReport;
-pub use tool_listing::usable_tools;
+pub use servers::client_config::{ClientApp, ClientConfig};
+pub use servers::connect::ProbeReport;
+pub use servers::credentials::CredentialView;
+pub use servers::resources_prompts::FeatureList;
+pub use servers::views::{ServerFilter, ServerView};
+pub use tools::export::ProviderFormat;
+pub use tools::listing::usable_tools;
+pub use tools::sync::SyncReport;
 pub use tools::{ToolFilter, ToolView};
 
 /// Id of the built-in tenant, which exists in every hub.
@@ -150,7 +121,7 @@ pub struct Hub {
     store: Arc<dyn Store>,
     keys: Arc<KeyRing>,
     signer: AuditSigner,
-    heads: audit_heads::Heads,
+    heads: audit::heads::Heads,
     events: EventLog,
     options: HubOptions,
     retention: Mutex<Retention>,
@@ -159,23 +130,23 @@ pub struct Hub {
     programs: Mutex<HashMap<(TenantId, ServerId), Option<ProgramSpec>>>,
     /// Whether the configuration file was applied since the hub was started.
     config_applied: AtomicBool,
-    schema_cache: schema_cache::SchemaCache,
+    schema_cache: calls::schema_cache::SchemaCache,
     user_names: subject_names::UserNames,
-    tool_names: Arc<tool_name_cache::ToolNameCache>,
+    tool_names: Arc<tools::name_cache::ToolNameCache>,
     /// Running calls, each with its stop signal.
-    running_calls: Mutex<HashMap<(TenantId, CallId), execute::RunningCall>>,
-    recent_results: recent_results::RecentResults,
-    deferred_commits: deferred::DeferredCommits,
+    running_calls: Mutex<HashMap<(TenantId, CallId), calls::execute::RunningCall>>,
+    recent_results: calls::recent_results::RecentResults,
+    deferred_commits: calls::deferred::DeferredCommits,
     rejections: Arc<rejections::Rejections>,
-    sync_queue: Arc<sync_queue::SyncQueue>,
-    sync_locks: sync::SyncLocks,
+    sync_queue: Arc<tools::sync_queue::SyncQueue>,
+    sync_locks: tools::sync::SyncLocks,
     tasks: Arc<TaskSet>,
     /// Store commits that finish even if their callers are dropped.
     commits: Arc<TaskSet>,
     background_tasks: TaskSet,
     oauth_broker: oauth::OAuthBroker,
     metrics: CallMetrics,
-    authenticator: authenticator::Authenticator,
+    authenticator: identity::authenticator::Authenticator,
     /// Time at which the shutdown of the hub began, if it has.
     shutdown_started: watch::Sender<Option<Instant>>,
 }
@@ -198,7 +169,7 @@ impl Hub {
             None => platform,
         };
         let keys = Arc::new(KeyRing::new(store.clone(), platform.clone(), keys));
-        let sync_queue = Arc::new(sync_queue::SyncQueue::default());
+        let sync_queue = Arc::new(tools::sync_queue::SyncQueue::default());
         let changed = {
             let due = sync_queue.clone();
             Arc::new(move |tenant, server, changed| {
@@ -214,7 +185,7 @@ impl Hub {
         let connections = ConnectionPool::new(platform.clone(), egress, events.clone(), changed, processes);
         let connections =
             Arc::new(connections.on_denied(denied_hook).with_hub_secrets(keys.hub_secrets().clone()));
-        let authenticator = authenticator::Authenticator::new(&*platform);
+        let authenticator = identity::authenticator::Authenticator::new(&*platform);
         keys.hub_secrets()
             .add(api_token::secret_bytes(&authenticator.process.secret).iter().map(|secret| &**secret));
         Hub {
@@ -222,22 +193,22 @@ impl Hub {
             store,
             keys,
             signer,
-            heads: audit_heads::Heads::default(),
+            heads: audit::heads::Heads::default(),
             events,
             retention: Mutex::new(options.retention),
             options,
             connections,
             programs: Mutex::default(),
             config_applied: AtomicBool::new(false),
-            schema_cache: schema_cache::SchemaCache::default(),
+            schema_cache: calls::schema_cache::SchemaCache::default(),
             user_names: subject_names::UserNames::default(),
             tool_names: Arc::default(),
             running_calls: Mutex::default(),
-            recent_results: recent_results::RecentResults::default(),
-            deferred_commits: deferred::DeferredCommits::default(),
+            recent_results: calls::recent_results::RecentResults::default(),
+            deferred_commits: calls::deferred::DeferredCommits::default(),
             rejections,
             sync_queue,
-            sync_locks: sync::SyncLocks::default(),
+            sync_locks: tools::sync::SyncLocks::default(),
             tasks,
             commits,
             background_tasks: TaskSet::default(),

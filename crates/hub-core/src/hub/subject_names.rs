@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use super::Hub;
-use super::users::UserRecord;
+use super::identity::users::UserRecord;
 use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
 use crate::error::Result;

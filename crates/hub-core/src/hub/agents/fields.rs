@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::agent::{Agent, ApprovalMode, ToolSelection};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
-use crate::hub::authenticator::check_name;
+use crate::hub::identity::authenticator::check_name;
 use crate::id::{ServerId, TenantId};
 use crate::object_reader::ObjectReader;
 use crate::server::{CONCURRENCY_RANGE, CredentialMode, RATE_RANGE};

@@ -13,7 +13,7 @@ use super::sign_in::{SignInView, state_in};
 use crate::actor::{Actor, Subject};
 use crate::connection::{AuthMaterial, with_egress_hint};
 use crate::error::{self, Error, Result};
-use crate::hub::connect::list_tools;
+use crate::hub::servers::connect::list_tools;
 use crate::hub::{Hub, event_payloads};
 use crate::id::TenantId;
 use crate::secrets::redact::IssuedTokens;

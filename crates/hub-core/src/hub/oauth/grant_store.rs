@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::GrantOwner;
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
-use crate::hub::credentials::{grant_binding, matches_binding};
+use crate::hub::servers::credentials::{grant_binding, matches_binding};
 use crate::hub::{Hub, document, upsert};
 use crate::id::TenantId;
 use crate::platform::Platform;

@@ -20,7 +20,7 @@ use self::authorizer::GrantAuthorizer;
 use self::grant_status::{GrantStatusStore, TraceBuffer};
 use self::grant_store::GrantStore;
 use super::Hub;
-use super::credentials::{client_binding, grant_binding, matches_binding};
+use super::servers::credentials::{client_binding, grant_binding, matches_binding};
 use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::connection::{AuthMaterial, ConnectionCredential};

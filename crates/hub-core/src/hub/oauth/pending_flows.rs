@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hub::Hub;
-use crate::hub::credentials::{grant_binding, id_from_digest, matches_binding};
+use crate::hub::servers::credentials::{grant_binding, id_from_digest, matches_binding};
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
 use crate::server::Server;
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange, StoredDocument};

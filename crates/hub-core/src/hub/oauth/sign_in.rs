@@ -19,7 +19,7 @@ use crate::connection::{AuthMaterial, with_egress_hint};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::NewEvent;
-use crate::hub::connect::list_tools;
+use crate::hub::servers::connect::list_tools;
 use crate::hub::{Hub, event_payloads};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::lock::lock;

@@ -1,0 +1,152 @@
+//! Audit operations of the hub: reading, verification and signing of checkpoints.
+
+pub(super) mod heads;
+pub(super) mod verify;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::verify::{AuditFiles, AuditVerification, verify};
+use crate::actor::Actor;
+use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::hub::{Hub, HubOptions};
+use crate::id::TenantId;
+use crate::store::{Batch, StoreChange};
+use crate::text::{hex, unhex};
+
+/// Audit entry as shown to users.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct AuditView {
+    /// Entry number, from 1, without gaps.
+    pub number: u64,
+    /// Time of the recorded action.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
+    pub actor: String,
+    /// Action of the audit entry, such as `call.intent`.
+    pub action: String,
+    /// Further fields of the audit entry, by name.
+    pub fields: Value,
+    /// Digest of this entry and all before it.
+    pub hash: String,
+}
+
+/// Checkpoint as one line of the checkpoint file.
+#[derive(Serialize, Deserialize)]
+struct CheckpointLine {
+    tenant: TenantId,
+    number: u64,
+    hash: String,
+    at: Timestamp,
+    signature: String,
+}
+
+impl From<StoredAuditEntry> for AuditView {
+    fn from(row: StoredAuditEntry) -> Self {
+        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
+        // Fields that were tampered with are shown as they are: the verification of the chain finds them.
+        let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
+        AuditView { number, at, actor, action, fields, hash: hash.to_string() }
+    }
+}
+
+impl Hub {
+    /// Lists at most `limit` audit entries that follow the entry with the number `after`.
+    pub async fn audit(&self, actor: Actor, after: u64, limit: usize) -> Result<Vec<AuditView>> {
+        actor.require_user()?;
+        let rows = self.store.audit_entries(actor.tenant(), after, limit).await?;
+        Ok(rows.into_iter().map(AuditView::from).collect())
+    }
+
+    /// Verifies that every audit entry of the tenant is as it was written and that none is missing.
+    pub async fn verify_audit(&self, actor: Actor) -> Result<AuditVerification> {
+        actor.require_user()?;
+        let HubOptions { checkpoints, heads, segments, .. } = self.options.clone();
+        let files = AuditFiles { checkpoints, heads, segments };
+        verify(&*self.store, actor.tenant(), self.signer.public_key(), &files).await
+    }
+
+    /// Signs the audit chain head of a tenant if it has moved since the last checkpoint.
+    pub(in crate::hub) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
+        let head = self.store.audit_head(tenant).await?;
+        let last = self.store.checkpoint(tenant).await?;
+        // Ignore a checkpoint that was not signed with this key.
+        let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
+        if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
+            return Ok(());
+        }
+        let checkpoint = self.signer.sign(tenant, head, self.platform.now());
+        // Write the file first: a checkpoint that is already in the store would not be written to the file again.
+        if let Some(file) = self.options.checkpoints.clone() {
+            append_checkpoint(file, checkpoint.clone()).await?;
+        }
+        self.store.commit(tenant, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint))).await
+    }
+}
+
+/// Appends an audit checkpoint to the checkpoint file.
+async fn append_checkpoint(file: PathBuf, checkpoint: Checkpoint) -> Result<()> {
+    let name = file.display().to_string();
+    let write_result = tokio::task::spawn_blocking(move || append(&file, &checkpoint)).await;
+    write_result.map_err(std::io::Error::other).and_then(|result| result).map_err(|error| {
+        let text = format!("failed to write the audit checkpoint to `{name}`: {error}");
+        Error::new(error::ErrorKind::Unavailable, "checkpoint_unwritable", text)
+    })
+}
+
+fn append(path: &Path, checkpoint: &Checkpoint) -> std::io::Result<()> {
+    let Checkpoint { tenant, head, at, signature } = checkpoint;
+    let (tenant, number, at) = (*tenant, head.number, *at);
+    let line = CheckpointLine { tenant, number, hash: head.hash.to_string(), at, signature: hex(signature) };
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // Start a new line, since the last one may have been truncated by a full disk.
+    let text = serde_json::to_string(&line).map_err(std::io::Error::other)?;
+    options.open(path)?.write_all(format!("\n{text}\n").as_bytes())
+}
+
+/// Returns the last signed checkpoint of a tenant in a file, and the number of later ones that are not signed with this
+/// key.
+pub fn last_checkpoint(
+    file: &Path,
+    tenant: TenantId,
+    public_key: &[u8],
+) -> Result<(Option<Checkpoint>, usize)> {
+    let unreadable = |reason: String| {
+        let text = format!("failed to read the checkpoints in `{}`: {reason}", file.display());
+        Error::new(error::ErrorKind::Unavailable, "checkpoints_unreadable", text)
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((None, 0)),
+        Err(error) => return Err(unreadable(error.to_string())),
+    };
+    // A line may be truncated by a crash or a full disk. The complete ones suffice.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<CheckpointLine>(line).ok());
+    let read = |line: CheckpointLine| {
+        let hash = Digest::from_bytes(unhex(&line.hash)?.try_into().ok()?);
+        let (head, signature) = (ChainHead { number: line.number, hash }, unhex(&line.signature)?);
+        Some(Checkpoint { tenant, head, at: line.at, signature })
+    };
+    let mut all: Vec<_> = lines.filter(|line| line.tenant == tenant).filter_map(read).collect();
+    all.sort_by_key(|one| one.head.number);
+    // From the last one backwards: verifies one signature more than there are wrong ones.
+    let mut unsigned = 0;
+    while let Some(last) = all.pop() {
+        if last.is_signed_by(public_key) {
+            return Ok((Some(last), unsigned));
+        }
+        unsigned += 1;
+    }
+    Ok((None, unsigned))
+}

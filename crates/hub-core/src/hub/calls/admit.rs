@@ -1,0 +1,460 @@
+//! Call admission: rate limit of the caller → tool lookup → policy → arguments → rate limit of the server → approval.
+//! Admitted calls are sent by [`running`](super::execute); nothing else calls a tool.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+use tracing::field::Empty;
+
+use super::execute::{ApprovalUse, CallStart};
+use super::records::CallView;
+use crate::actor::Actor;
+use crate::agent::Agent;
+use crate::audit::AuditEntry;
+use crate::digest::Digest;
+use crate::error::{self, Error, Result};
+use crate::events::NewEvent;
+use crate::hub::rejections::AuditRejection;
+use crate::hub::repeated_events::RepeatedEvent as _;
+use crate::hub::tools::slug_in;
+use crate::hub::tools::sync::tool_id;
+use crate::hub::{Hub, event_payloads};
+use crate::id::{ApprovalId, CallId};
+use crate::lock::lock;
+use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
+use crate::rate_limit::concurrency_limited;
+use crate::server::Server;
+use crate::store::{
+    Approval, ApprovalStatus, Batch, CallRecord, CallStatus, ConcurrencyScope, DocumentKey, DocumentKind,
+    StoreChange,
+};
+use crate::telemetry;
+use crate::tool::ToolRecord;
+
+/// Maximum size of the arguments of a call as JSON, in bytes.
+const MAX_ARGUMENT_BYTES: usize = 4 << 20;
+/// Maximum length of the stored reason of a rejected call, in characters.
+const MAX_REASON_LEN: usize = 2_000;
+/// Maximum number of running calls of one subject.
+const MAX_RUNNING_CALLS: usize = 256;
+/// Maximum number of calls of one subject that wait for an approval.
+const MAX_PENDING_APPROVALS: u32 = 100;
+
+/// How a caller names a tool: by qualified name, or by server and upstream name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolRef {
+    /// Qualified name, such as `mcp_demo__add`.
+    Qualified(String),
+    /// Upstream name of a tool, with its server.
+    Upstream {
+        /// Id or slug of the server that has the tool.
+        server: String,
+        /// Upstream name of the tool.
+        tool: String,
+    },
+}
+
+impl ToolRef {
+    /// Adds the names that the caller sent to an audit entry.
+    fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
+        match self {
+            ToolRef::Qualified(name) => entry.with("tool", name.as_str()),
+            ToolRef::Upstream { server, tool } => {
+                entry.with("server", server.as_str()).with("tool", tool.as_str())
+            }
+        }
+    }
+
+    /// Returns the id or slug of the server that has the tool.
+    fn server(&self) -> Option<&str> {
+        match self {
+            ToolRef::Qualified(name) => slug_in(name),
+            ToolRef::Upstream { server, .. } => Some(server),
+        }
+    }
+}
+
+/// Tool and arguments of a call that a caller requests from the hub.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallRequest {
+    /// Qualified or upstream name of the tool to call.
+    pub tool: ToolRef,
+    /// Arguments; must be an object.
+    pub arguments: Value,
+}
+
+/// Call whose tool is found and whose policy decision is made, before it is executed.
+pub(in crate::hub) struct PlannedCall {
+    pub(in crate::hub) id: CallId,
+    pub(in crate::hub) server: Server,
+    pub(in crate::hub) tool: ToolRecord,
+    pub(in crate::hub) arguments: Value,
+    /// Originally requested arguments, if a user has edited them.
+    pub(in crate::hub) requested_arguments: Option<Value>,
+    pub(in crate::hub) decision: PolicyDecision,
+    /// Versions of the documents that the policy decision is based on.
+    pub(in crate::hub) policy_versions: Vec<(DocumentKey, u64)>,
+}
+
+impl PlannedCall {
+    /// Returns the digest of the tool arguments, for the audit.
+    pub(in crate::hub) fn digest(&self) -> Digest {
+        Digest::of("linchpin arguments").json(&self.arguments).finish()
+    }
+
+    /// Adds the fields that identify this call to an audit entry.
+    fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
+        entry
+            .with("call", self.id.to_string())
+            .with("pin", crate::tool::pin::pin(&self.tool.definition).to_string())
+            .with("arguments", self.digest().to_string())
+    }
+
+    /// Creates the call record before the call starts.
+    fn to_record(
+        &self,
+        actor: Actor,
+        status: CallStatus,
+        arguments: Option<Vec<u8>>,
+        now: Timestamp,
+    ) -> CallRecord {
+        CallRecord {
+            id: self.id,
+            server: self.server.id,
+            tool: self.tool.name.clone(),
+            subject: actor.subject().to_string(),
+            status,
+            digest: self.digest(),
+            arguments,
+            result: None,
+            error: None,
+            created: self.id.created_at().unwrap_or(now),
+            started: None,
+            completed: None,
+        }
+    }
+
+    /// Returns the event that reports a status of this call to subscribers.
+    pub(in crate::hub) fn status_event(&self, status: CallStatus) -> NewEvent {
+        event_payloads::call(self.id, self.server.id, &self.tool.name, status)
+    }
+
+    /// Returns the digest of caller, server, tool definition and arguments that an approval of this call is bound to.
+    pub(in crate::hub) fn binding(&self, actor: Actor) -> Digest {
+        policy::approval_binding(actor.subject(), self.server.id, &self.tool.definition, &self.arguments)
+    }
+}
+
+impl Hub {
+    /// Calls a tool and returns the call record, also if the policy or a user denies the call. With `wait`, waits for a
+    /// pending approval.
+    pub async fn call_tool(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        wait: bool,
+    ) -> Result<CallView> {
+        let call = self.submit_call(actor, request, wait).await?;
+        if wait && !call.status.is_final() { self.wait(actor, call.id).await } else { Ok(call) }
+    }
+
+    /// Like [`Self::call_tool`], but does not wait for an approval.
+    pub async fn submit_call(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        wait: bool,
+    ) -> Result<CallView> {
+        let retry_request = self.store.shared().map(|_| request.clone());
+        let server = request.tool.server().map(str::to_owned);
+        match (self.try_call(actor, request, wait, true).await, retry_request) {
+            // Another hub has just changed a document that the decision is based on: decide again, once.
+            (Err(error), Some(retry_request)) if error.code() == "version_conflict" => {
+                self.try_call(actor, retry_request, wait, false).await
+            }
+            (Err(error), _) => Err(match server {
+                Some(server) => self.explain_missing_tool(actor, &server, error).await,
+                None => error,
+            }),
+            (result, _) => result,
+        }
+    }
+
+    async fn try_call(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        wait: bool,
+        is_first: bool,
+    ) -> Result<CallView> {
+        if !request.arguments.is_object() {
+            return Err(Error::invalid("arguments", "must be an object"));
+        }
+        if is_first {
+            // Before any lookup: an unknown tool consumes the limit as well.
+            self.consume_rate_limit(actor, || {
+                request.tool.add_to_entry(self.entry(actor, "call.rate_limited"))
+            })
+            .await?;
+        }
+        self.check_running_calls(actor)?;
+        let plan = self.plan(actor, request).await?;
+        let (reason, needs_approval) = match plan.decision {
+            PolicyDecision::Deny(reason) => {
+                return self
+                    .record_rejection(actor, plan, CallStatus::Denied, reason.code(), reason.text())
+                    .await;
+            }
+            PolicyDecision::RequireApproval(reason) => (reason, true),
+            PolicyDecision::Allow(reason) => (reason, false),
+        };
+        if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
+            return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
+        }
+        if is_first {
+            let limited = || self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
+            self.consume_server_rate_limit(actor, &plan.server, limited).await?;
+        }
+        let id = plan.id;
+        if needs_approval {
+            self.request_approval(actor, &plan, reason).await?;
+            return self.call(actor, id).await;
+        }
+        let outcome_receiver = self.start_call(actor, plan, None, reason.code()).await?;
+        if wait {
+            outcome_receiver.await.map_err(|_| unknown_outcome_error(id))
+        } else {
+            self.call(actor, id).await
+        }
+    }
+
+    /// Starts a call in its own task, so that it finishes even if the caller is dropped. Returns after the start is
+    /// recorded; the receiver yields the outcome.
+    pub(in crate::hub) async fn start_call(
+        self: &Arc<Self>,
+        actor: Actor,
+        plan: PlannedCall,
+        approved: Option<ApprovalUse>,
+        reason: &'static str,
+    ) -> Result<oneshot::Receiver<CallView>> {
+        let ((started, start_receiver), (finished, outcome_receiver)) =
+            (oneshot::channel(), oneshot::channel());
+        let span = tracing::trace_span!(
+            target: telemetry::TARGET,
+            "call",
+            otel.name = %format_args!("tools/call {}", plan.tool.name),
+            otel.kind = "client",
+            otel.status_code = Empty,
+            linchpin.server = plan.server.slug.as_str(),
+            linchpin.tool = plan.tool.name.as_str(),
+            linchpin.call.id = %plan.id,
+            linchpin.status = Empty,
+        );
+        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started, finished });
+        self.tasks.spawn(call.instrument(span));
+        start_receiver.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
+        Ok(outcome_receiver)
+    }
+
+    /// Resolves the tool of a call and evaluates the policy.
+    async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
+        let (server, tool, version) = match request.tool {
+            ToolRef::Qualified(name) => self.visible_tool(actor, &name, "call.rejected").await?,
+            ToolRef::Upstream { server, tool } => {
+                self.visible_upstream_tool(actor, &server, &tool, "call.rejected").await?
+            }
+        };
+        let (decision, policy_versions) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        Ok(PlannedCall {
+            id: CallId::new(&*self.platform),
+            server,
+            tool,
+            arguments: request.arguments,
+            requested_arguments: None,
+            decision,
+            policy_versions,
+        })
+    }
+
+    /// Returns the condition that makes a commit fail if another hub has changed a document that the decision is based
+    /// on.
+    pub(in crate::hub) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
+        self.store.shared().map(|_| StoreChange::RequireVersions(plan.policy_versions.clone()))
+    }
+
+    /// Evaluates the policy for a call of a tool. Returns the decision and the document versions that it is based on.
+    pub(in crate::hub) async fn evaluate_policy(
+        &self,
+        actor: Actor,
+        server: &Server,
+        (tool, version): (&ToolRecord, u64),
+    ) -> Result<(PolicyDecision, Vec<(DocumentKey, u64)>)> {
+        let mut by = vec![
+            (DocumentKey::new(DocumentKind::Server, server.id), server.version),
+            (DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name)), version),
+        ];
+        let Some(id) = actor.agent() else {
+            actor.require_user()?;
+            return Ok((policy::evaluate(Caller::User, server, tool), by));
+        };
+        // A deleted agent may do nothing.
+        let Some((agent, version)) = self.load::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?
+        else {
+            return Ok((PolicyDecision::Deny(PolicyReason::NotSelected), by));
+        };
+        by.push((DocumentKey::new(DocumentKind::Agent, id), version));
+        Ok((policy::evaluate(Caller::Agent(&agent), server, tool), by))
+    }
+
+    /// Validates arguments against their size limit and the input schema of the tool.
+    pub(in crate::hub) fn check_arguments(&self, tool: &ToolRecord, arguments: &Value) -> Result<(), String> {
+        let size = arguments.to_string().len();
+        if size > MAX_ARGUMENT_BYTES {
+            return Err(format!("the arguments have {size} bytes; the limit is {MAX_ARGUMENT_BYTES} bytes"));
+        }
+        self.schema_cache.check(tool, arguments)
+    }
+
+    /// Enforces the limit of running calls per subject.
+    fn check_running_calls(&self, actor: Actor) -> Result<()> {
+        let running = lock(&self.running_calls);
+        let own_calls = running
+            .iter()
+            .filter(|((tenant, _), running)| *tenant == actor.tenant() && running.subject == actor.subject());
+        if own_calls.count() < MAX_RUNNING_CALLS {
+            return Ok(());
+        }
+        Err(concurrency_limited(MAX_RUNNING_CALLS))
+    }
+
+    /// Ends a call with a rejection and records it. The first rejection of its kind (subject, tool, reason and text) is
+    /// stored without the arguments; repetitions within a minute are counted and refer to its record.
+    async fn record_rejection(
+        self: &Arc<Self>,
+        actor: Actor,
+        plan: PlannedCall,
+        status: CallStatus,
+        code: &'static str,
+        text: &str,
+    ) -> Result<CallView> {
+        let (tenant, now) = (actor.tenant(), self.platform.now());
+        let text: String = text.chars().take(MAX_REASON_LEN).collect();
+        self.metrics.record_call(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
+        let kind = self.tool_entry(actor, "call.rejected", &plan.server, &plan.tool).with("reason", code);
+        let kind = AuditRejection::new(tenant, kind, Some(plan.id)).with_error(&text);
+        let (kind, count) = self.rejections.count(kind, now);
+        let view = CallView {
+            id: kind.call.unwrap_or(plan.id),
+            arguments: None,
+            error: Some(text.clone()),
+            completed: Some(now),
+            ..CallView::without_outcome(actor, &plan, status)
+        };
+        if let Some(count) = count {
+            // The repetitions refer to this record: it is stored even if the client disconnects.
+            let hub = self.clone();
+            let stored = async move {
+                hub.store_rejected_call(actor, &plan, (status, text), &kind, (now, count)).await
+            };
+            self.detached(stored).await?;
+        }
+        Ok(view)
+    }
+
+    async fn store_rejected_call(
+        &self,
+        actor: Actor,
+        plan: &PlannedCall,
+        (status, text): (CallStatus, String),
+        kind: &AuditRejection,
+        (now, count): (Timestamp, u64),
+    ) -> Result<()> {
+        let (mut entry, mut batch) = (kind.entry(now, count), Batch::new());
+        if kind.call.is_some() {
+            entry = plan.add_to_entry(entry);
+            let stores_history = plan.server.settings.keep_history;
+            let error =
+                self.sealed_error(actor.tenant(), plan.id, status, stores_history.then_some(text)).await;
+            let call = CallRecord { error, completed: Some(now), ..plan.to_record(actor, status, None, now) };
+            batch =
+                batch.change(StoreChange::InsertCall(Box::new(call))).with_event(plan.status_event(status));
+            batch.changes.extend(self.version_preconditions(plan));
+        }
+        self.rejections.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
+    }
+
+    /// Stores a call and a request for its approval by a user.
+    async fn request_approval(&self, actor: Actor, plan: &PlannedCall, reason: PolicyReason) -> Result<()> {
+        let now = self.platform.now();
+        let call = self.call_record(actor, plan, CallStatus::Pending).await?;
+        let approval = Approval {
+            id: ApprovalId::new(&*self.platform),
+            call: plan.id,
+            digest: plan.binding(actor),
+            decision: ApprovalStatus::Open,
+            decided_by: None,
+            created: now,
+            expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(Timestamp::MAX),
+            decided: None,
+        };
+        let entry = self.call_entry(actor, "approval.requested", plan).with("reason", reason.code());
+        let entry =
+            entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
+        let mut batch = Batch::new().audit(entry).with_event(plan.status_event(CallStatus::Pending));
+        batch = batch.with_event(event_payloads::approval(approval.id, plan.id, ApprovalStatus::Open));
+        let scope = ConcurrencyScope::Pending(actor.subject().to_string());
+        batch = batch.change(StoreChange::RequireConcurrency { scope, max_calls: MAX_PENDING_APPROVALS });
+        batch = batch
+            .change(StoreChange::InsertCall(Box::new(call)))
+            .change(StoreChange::InsertApproval(approval));
+        batch.changes.extend(self.version_preconditions(plan));
+        self.store.commit(actor.tenant(), batch).await
+    }
+
+    /// Creates the call record with its encrypted arguments.
+    pub(in crate::hub) async fn call_record(
+        &self,
+        actor: Actor,
+        plan: &PlannedCall,
+        status: CallStatus,
+    ) -> Result<CallRecord> {
+        let now = self.platform.now();
+        // A pending call needs its arguments when it is approved, even if the server stores no history.
+        let arguments = if plan.server.settings.keep_history || status == CallStatus::Pending {
+            Some(self.seal_arguments(actor.tenant(), plan).await?)
+        } else {
+            None
+        };
+        Ok(plan.to_record(actor, status, arguments, now))
+    }
+
+    /// Creates the audit entry of a call.
+    pub(in crate::hub) fn call_entry(
+        &self,
+        actor: Actor,
+        action: &'static str,
+        plan: &PlannedCall,
+    ) -> AuditEntry {
+        plan.add_to_entry(self.tool_entry(actor, action, &plan.server, &plan.tool))
+    }
+
+    /// Creates the audit entry of a tool.
+    pub(in crate::hub) fn tool_entry(
+        &self,
+        actor: Actor,
+        action: &'static str,
+        server: &Server,
+        tool: &ToolRecord,
+    ) -> AuditEntry {
+        self.entry(actor, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
+    }
+}
+
+/// Creates the error for a call whose outcome is unknown.
+fn unknown_outcome_error(call: CallId) -> Error {
+    let text = format!("the hub stopped while call {call} was running: its outcome is unknown");
+    Error::new(error::ErrorKind::Unavailable, "outcome_unknown", text)
+}

@@ -1,0 +1,285 @@
+//! Operations on approvals: list, approve, deny and expire requests to permit one exact call. An approval is valid
+//! once, for the call it is bound to, until it expires. Agents cannot decide.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::admit::PlannedCall;
+use super::execute::ApprovalUse;
+use super::records::CallView;
+use crate::actor::{Actor, Subject};
+use crate::audit::AuditEntry;
+use crate::error::{self, Error, Result};
+use crate::hub::subject_names::SubjectNames;
+use crate::hub::{Hub, event_payloads};
+use crate::id::{ApprovalId, TenantId};
+use crate::policy::PolicyDecision;
+use crate::store::{
+    Approval, ApprovalFilter, ApprovalStatus, Batch, CallRecord, CallStatus, Page, PageRequest, StoreChange,
+};
+use crate::text::first_line;
+
+/// Maximum size of arguments in lists, as JSON bytes: large arguments of one caller must not hide the requests of
+/// others.
+const MAX_LISTED_ARGUMENT_BYTES: usize = 4 << 10;
+
+/// Approval request as shown to users: the call with its arguments, and the decision.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ApprovalView {
+    /// Approval id.
+    #[schemars(with = "String")]
+    pub id: ApprovalId,
+    /// Call to approve, with its exact arguments. In lists, those of more than 4 KiB are left out.
+    pub call: CallView,
+    /// Status of the approval: open, approved, denied and so on.
+    pub decision: ApprovalStatus,
+    /// Subject that approved or denied the call: `user:ID` or `hub`.
+    pub decided_by: Option<String>,
+    /// Name of the user who approved or denied the call. Absent if it was removed.
+    pub decided_by_name: Option<String>,
+    /// Digest that binds the approval to subject, server, tool definition, arguments and policy version.
+    pub digest: String,
+    /// Time at which the approval was requested.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+    /// Time until which the call can be approved or denied.
+    #[schemars(with = "String")]
+    pub expires: Timestamp,
+    /// Time at which the call was approved or denied.
+    #[schemars(with = "Option<String>")]
+    pub decided: Option<Timestamp>,
+}
+
+impl Hub {
+    /// Lists approvals, newest first, optionally filtered by status.
+    pub async fn approvals(
+        &self,
+        actor: Actor,
+        decision: Option<ApprovalStatus>,
+        paging: &PageRequest,
+    ) -> Result<Page<ApprovalView>> {
+        actor.require_user()?;
+        let filter = ApprovalFilter { call: None, decision };
+        let Page { items, next } = self.store.approvals(actor.tenant(), &filter, paging).await?;
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(actor.tenant()));
+        for approval in items {
+            let mut view = self.view_approval(actor, approval, &mut names).await?;
+            let call = &mut view.call;
+            (call.result, call.summary) = (None, None);
+            for arguments in [&mut call.arguments, &mut call.asked] {
+                arguments.take_if(|arguments| arguments.to_string().len() > MAX_LISTED_ARGUMENT_BYTES);
+            }
+            views.push(view);
+        }
+        Ok(Page { items: views, next })
+    }
+
+    /// Returns one approval.
+    pub async fn approval(&self, actor: Actor, id: ApprovalId) -> Result<ApprovalView> {
+        actor.require_user()?;
+        let approval = self.find_approval(actor.tenant(), id).await?;
+        self.view_approval(actor, approval, &mut self.names(actor.tenant())).await
+    }
+
+    async fn find_approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Approval> {
+        self.store.approval(tenant, id).await?.ok_or_else(|| Error::not_found("approval", id))
+    }
+
+    async fn view_approval(
+        &self,
+        actor: Actor,
+        approval: Approval,
+        names: &mut SubjectNames<'_>,
+    ) -> Result<ApprovalView> {
+        let decided_by_name = match &approval.decided_by {
+            Some(subject) => names.get(subject).await?,
+            None => None,
+        };
+        Ok(ApprovalView {
+            id: approval.id,
+            call: self.call_with_names(actor, approval.call, names).await?,
+            decision: approval.decision,
+            decided_by: approval.decided_by,
+            decided_by_name,
+            digest: approval.digest.to_string(),
+            created: approval.created,
+            expires: approval.expires,
+            decided: approval.decided,
+        })
+    }
+
+    /// Approves a call, optionally with other arguments. The call is started at once.
+    pub async fn approve(
+        self: &Arc<Self>,
+        actor: Actor,
+        id: ApprovalId,
+        arguments: Option<Value>,
+    ) -> Result<ApprovalView> {
+        actor.require_user()?;
+        let tenant = actor.tenant();
+        let approval = self.find_approval(tenant, id).await?;
+        if approval.decision != ApprovalStatus::Open {
+            let text = format!("approval {id} is already {}", approval.decision.name());
+            return Err(Error::new(error::ErrorKind::Conflict, "approval_decided", text));
+        }
+        let (requester, mut plan) = self.load_planned_call(tenant, &approval).await?;
+        if plan.binding(requester) != approval.digest {
+            let text = "the tool has changed since the approval was requested: deny the approval and call the tool again";
+            return Err(Error::new(error::ErrorKind::Conflict, "tool_changed", text));
+        }
+        let mut entry = self.call_entry(actor, "approval.granted", &plan).with("approval", id.to_string());
+        // The policy may have changed since the request.
+        if let PolicyDecision::Deny(reason) = plan.decision {
+            let entry = entry.with("refused", reason.code());
+            self.close_approval(tenant, &approval, ApprovalStatus::Denied, "hub", reason.text(), entry)
+                .await?;
+            return self.approval(actor, id).await;
+        }
+        let (mut changes, mut digest, at) = (Vec::new(), None, self.platform.now());
+        if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
+            if !arguments.is_object() {
+                return Err(Error::invalid("arguments", "must be a JSON object with the edited arguments"));
+            }
+            self.check_arguments(&plan.tool, &arguments)
+                .map_err(|faults| Error::invalid("arguments", faults))?;
+            plan.requested_arguments = Some(std::mem::replace(&mut plan.arguments, arguments));
+            digest = Some(plan.binding(requester));
+            entry = entry.with("edited", plan.digest().to_string());
+            let sealed = Some(self.seal_arguments(tenant, &plan).await?);
+            changes.push(StoreChange::EditArguments {
+                call: plan.id,
+                digest: plan.digest(),
+                arguments: sealed,
+            });
+        }
+        let by = actor.subject().to_string();
+        changes.push(StoreChange::DecideApproval {
+            approval: id,
+            decision: ApprovalStatus::Approved,
+            decided_by: by,
+            at,
+            digest,
+        });
+        self.start_call(requester, plan, Some(ApprovalUse { id, changes, entry }), "approved").await?;
+        self.approval(actor, id).await
+    }
+
+    /// Denies a call that waits for approval. The caller receives the reason.
+    pub async fn deny(&self, actor: Actor, id: ApprovalId, reason: Option<&str>) -> Result<ApprovalView> {
+        actor.require_user()?;
+        let reason = reason.map(first_line).filter(|reason| !reason.is_empty());
+        let text = reason.as_ref().map_or_else(
+            || "the call was denied by a user".to_owned(),
+            |reason| format!("the call was denied by a user: {reason}"),
+        );
+        let approval = self.find_approval(actor.tenant(), id).await?;
+        let mut entry = self.entry(actor, "approval.denied").with("approval", id.to_string());
+        entry = entry.with("call", approval.call.to_string());
+        if let Some(reason) = reason {
+            entry = entry.with("reason", reason);
+        }
+        self.close_approval(
+            actor.tenant(),
+            &approval,
+            ApprovalStatus::Denied,
+            &actor.subject().to_string(),
+            &text,
+            entry,
+        )
+        .await?;
+        self.approval(actor, id).await
+    }
+
+    /// Closes approvals that were not decided in time.
+    pub async fn expire_approvals(&self, tenant: TenantId) -> Result<()> {
+        let now = self.platform.now();
+        let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };
+        let mut paging = PageRequest { after: None, limit: 100 };
+        loop {
+            let page = self.store.approvals(tenant, &filter, &paging).await?;
+            for approval in page.items.iter().filter(|approval| approval.expires <= now) {
+                let entry =
+                    AuditEntry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
+                let entry = entry.with("call", approval.call.to_string());
+                let text = "the approval has expired: call the tool again";
+                match self.close_approval(tenant, approval, ApprovalStatus::Expired, "hub", text, entry).await
+                {
+                    Err(error) if error.kind() != error::ErrorKind::Conflict => return Err(error),
+                    _ => {} // expired, or just decided by a user
+                }
+            }
+            match page.next {
+                None => return Ok(()),
+                after => paging.after = after,
+            }
+        }
+    }
+
+    async fn close_approval(
+        &self,
+        tenant: TenantId,
+        approval: &Approval,
+        decision: ApprovalStatus,
+        by: &str,
+        text: &str,
+        entry: AuditEntry,
+    ) -> Result<()> {
+        let at = self.platform.now();
+        let decide = StoreChange::DecideApproval {
+            approval: approval.id,
+            decision,
+            decided_by: by.to_owned(),
+            at,
+            digest: None,
+        };
+        let call = self.store.call(tenant, approval.call).await?;
+        let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
+        let outcome = self.failed_outcome(tenant, call.id, call.server, CallStatus::Denied, text).await;
+        let finish = StoreChange::FinishCall { call: call.id, outcome };
+        let batch = Batch::new().change(decide).change(finish).audit(entry);
+        let batch = batch.with_event(event_payloads::approval(approval.id, call.id, decision));
+        self.store
+            .commit(
+                tenant,
+                batch.with_event(event_payloads::call(call.id, call.server, &call.tool, CallStatus::Denied)),
+            )
+            .await
+    }
+
+    /// Rebuilds the call that waits for an approval, and its caller.
+    async fn load_planned_call(&self, tenant: TenantId, approval: &Approval) -> Result<(Actor, PlannedCall)> {
+        let call = self.store.call(tenant, approval.call).await?;
+        let call: CallRecord = call.ok_or_else(|| Error::not_found("call", approval.call))?;
+        let actor = Actor::new(tenant, call.subject.parse::<Subject>()?);
+        let server = self.find_server(tenant, &call.server.to_string()).await?;
+        let tool = self.find_upstream_tool(tenant, server.id, &call.tool).await?;
+        let missing = || Error::not_found("tool", crate::text::shorten(&call.tool));
+        let (tool, version) = tool.ok_or_else(missing)?;
+        let (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
+        let lost = || {
+            Error::new(
+                error::ErrorKind::Conflict,
+                "call_finished",
+                "the call has finished and its arguments are not stored, so it cannot be approved: call the tool again",
+            )
+        };
+        let (decision, policy_versions) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let arguments = arguments.ok_or_else(lost)?;
+        Ok((
+            actor,
+            PlannedCall {
+                id: call.id,
+                server,
+                tool,
+                arguments,
+                requested_arguments: requested,
+                decision,
+                policy_versions,
+            },
+        ))
+    }
+}

@@ -1,0 +1,454 @@
+//! Call execution: records the intent, sends the call once and records the outcome. If the hub is killed in between,
+//! the call is recorded as `unknown` at the next start and is never sent twice.
+
+use std::collections::hash_map;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use linchpin::encode::to_value;
+use linchpin::model::{CallToolResult, TaskStatus};
+use linchpin::{CallError, ClientError, Revision};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+
+use super::admit::PlannedCall;
+use super::records::CallView;
+use crate::actor::{Actor, Subject};
+use crate::audit::AuditEntry;
+use crate::bounded_result::BoundedResult;
+use crate::digest::Digest;
+use crate::error::{self, Result};
+use crate::events::NewEvent;
+use crate::hub::Hub;
+use crate::hub::event_payloads;
+use crate::id::{ApprovalId, CallId, TenantId};
+use crate::lock::lock;
+use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
+use crate::text::escape_invisible;
+use crate::text::first_line;
+
+/// What executing an admitted call needs besides the call: its approval, and where to send the outcome.
+pub(in crate::hub) struct CallStart {
+    /// Approval that the call consumes, if it required one.
+    pub(in crate::hub) approved: Option<ApprovalUse>,
+    /// Reason code of the policy or user decision that allows the call, for the audit.
+    pub(in crate::hub) reason: &'static str,
+    /// Channel that reports to the caller whether the start of the call was stored.
+    pub(in crate::hub) started: oneshot::Sender<Result<()>>,
+    /// Channel for the outcome of the call, which the waiting caller receives.
+    pub(in crate::hub) finished: oneshot::Sender<CallView>,
+}
+
+/// Approval of a pending call by a user, with what is stored when it is used. It is stored and consumed in the commit
+/// that starts the call.
+pub(in crate::hub) struct ApprovalUse {
+    pub(in crate::hub) id: ApprovalId,
+    pub(in crate::hub) changes: Vec<StoreChange>,
+    pub(in crate::hub) entry: AuditEntry,
+}
+
+/// Running call of this hub, and the signal that stops it.
+pub(in crate::hub) struct RunningCall {
+    pub(in crate::hub) subject: Subject,
+    pub(in crate::hub) stop: Arc<Notify>,
+    /// Number of attempts to start the call: of several concurrent approvals, all but one fail.
+    attempts: usize,
+}
+
+/// Outcome of a tool call before it is stored: status, result or error, and warning.
+struct ExecutionOutcome {
+    status: CallStatus,
+    result: Option<Value>,
+    warning: Option<String>,
+    error: Option<String>,
+}
+
+impl ExecutionOutcome {
+    fn without_result(status: CallStatus, error: impl Into<String>) -> Self {
+        ExecutionOutcome { status, result: None, warning: None, error: Some(error.into()) }
+    }
+}
+
+/// Guard that records the outcome of a running call as `unknown` if it is dropped before an outcome is stored.
+struct RunningCallGuard {
+    hub: Arc<Hub>,
+    tenant: TenantId,
+    id: CallId,
+    /// Event that is published if the outcome of the call remains unknown.
+    unknown_event: NewEvent,
+    is_started: bool,
+}
+
+impl Drop for RunningCallGuard {
+    fn drop(&mut self) {
+        if let hash_map::Entry::Occupied(mut running) =
+            lock(&self.hub.running_calls).entry((self.tenant, self.id))
+        {
+            running.get_mut().attempts -= 1;
+            if running.get().attempts == 0 {
+                running.remove();
+            }
+        }
+        if self.is_started {
+            let at = self.hub.platform.now();
+            let outcome = CallOutcome {
+                status: CallStatus::Unknown,
+                result: None,
+                error: None,
+                at,
+                retains_arguments: true,
+            };
+            let entry = AuditEntry::new(at, "hub", "call.finished").with("call", self.id.to_string());
+            let entry = entry.with("status", CallStatus::Unknown.name());
+            let finish = StoreChange::FinishCall { call: self.id, outcome };
+            let batch = Batch::new().change(finish).audit(entry).with_event(self.unknown_event.clone());
+            self.hub.deferred_commits.add(self.tenant, batch);
+        }
+    }
+}
+
+impl Hub {
+    /// Registers a running call, so that it can be cancelled. Returns its stop signal.
+    fn register_call(&self, actor: Actor, id: CallId) -> Arc<Notify> {
+        let mut running = lock(&self.running_calls);
+        let new = || RunningCall { subject: actor.subject(), stop: Arc::default(), attempts: 0 };
+        let running = running.entry((actor.tenant(), id)).or_insert_with(new);
+        running.attempts += 1;
+        running.stop.clone()
+    }
+
+    /// Executes a planned tool call at its server. The intent is recorded first; if that fails, nothing is sent.
+    pub(in crate::hub) async fn execute(self: Arc<Self>, actor: Actor, plan: PlannedCall, intent: CallStart) {
+        let (tenant, stop) = (actor.tenant(), self.register_call(actor, plan.id));
+        let unknown = plan.status_event(CallStatus::Unknown);
+        let mut open = RunningCallGuard {
+            hub: self.clone(),
+            tenant,
+            id: plan.id,
+            unknown_event: unknown,
+            is_started: false,
+        };
+        let CallStart { approved, reason, started: started_sender, finished } = intent;
+        let approval = approved.as_ref().map(|approved| approved.id);
+        // Look the name up before the call is sent: no read of the store may delay the commit of the outcome.
+        let subject_name = self.caller_name(actor).await;
+        let started = self.platform.now();
+        let intent_result = self.record_intent(actor, &plan, approved, reason, started).await;
+        open.is_started = intent_result.is_ok();
+        if intent_result.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Unavailable) {
+            self.deferred_commits.add_uncertain_start(tenant, plan.id, started); // the intent may have been stored
+        }
+        let _ = started_sender.send(intent_result); // the caller may be gone
+        if !open.is_started {
+            return;
+        }
+        let outcome_data = tokio::select! {
+            biased;
+            outcome_data = self.send_call(actor, &plan) => outcome_data,
+            () = stop.notified() => ExecutionOutcome::without_result(CallStatus::Cancelled, "the call was cancelled while it was running"),
+        };
+        let (completed, span) = (self.platform.now(), tracing::Span::current());
+        if outcome_data.status != CallStatus::Success {
+            span.record("otel.status_code", "ERROR");
+        }
+        span.record("linchpin.status", outcome_data.status.name());
+        let view = CallView {
+            subject_name,
+            result: outcome_data.result.clone(),
+            warning: outcome_data.warning.clone(),
+            error: outcome_data.error.clone(),
+            approval,
+            started: Some(started),
+            completed: Some(completed),
+            ..CallView::without_outcome(actor, &plan, outcome_data.status)
+        };
+        let view = view.with_summary();
+        self.record_outcome(actor, &plan, outcome_data, (started, completed), &view).await;
+        open.is_started = false;
+        let _ = finished.send(view);
+    }
+
+    /// Records the intent: the start of the call, and the use of its approval.
+    async fn record_intent(
+        &self,
+        actor: Actor,
+        plan: &PlannedCall,
+        approved: Option<ApprovalUse>,
+        reason: &'static str,
+        at: Timestamp,
+    ) -> Result<()> {
+        let mut entry = self.call_entry(actor, "call.intent", plan).with("reason", reason);
+        let mut batch = Batch::new().with_event(plan.status_event(CallStatus::Running));
+        batch.changes = self.concurrency_limits(actor, &plan.server).await?;
+        batch.changes.extend(self.version_preconditions(plan));
+        if let Some(ApprovalUse { id, changes, entry: approval_entry }) = approved {
+            let digest = plan.binding(actor);
+            entry = entry.with("approval", id.to_string());
+            batch.changes.extend(changes);
+            batch =
+                batch.change(StoreChange::ConsumeApproval { approval: id, digest, at }).audit(approval_entry);
+            batch = batch.with_event(event_payloads::approval(id, plan.id, ApprovalStatus::Used));
+            batch = batch.change(StoreChange::StartCall { call: plan.id, at });
+        } else {
+            let call =
+                CallRecord { started: Some(at), ..self.call_record(actor, plan, CallStatus::Running).await? };
+            batch = batch.change(StoreChange::InsertCall(Box::new(call)));
+        }
+        let committed = self.store.commit(actor.tenant(), batch.audit(entry)).await;
+        if committed.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
+            let limited = self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
+            self.audit_rejection(actor.tenant(), limited).await;
+        }
+        committed
+    }
+
+    /// Sends the call to the server, once, with the credentials of the caller.
+    async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
+        let redactor = match self.redactor_for(actor, &plan.server).await {
+            Ok(redactor) => redactor,
+            Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
+        };
+        let mut sent = self.send_once(actor, plan).await;
+        if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
+            sent = self.send_once(actor, plan).await; // the connection had closed before: nothing was sent
+        }
+        let mut outcome_data = match sent {
+            Err(error) => ExecutionOutcome::without_result(
+                CallStatus::Error,
+                redactor.redact_text(error.message().to_owned()),
+            ),
+            Ok(None) => {
+                let time = plan.server.settings.timeout;
+                ExecutionOutcome::without_result(
+                    CallStatus::Unknown,
+                    format!("no response within {time:?}: the outcome of the call is unknown"),
+                )
+            }
+            Ok(Some(Ok(result))) => {
+                let result = redactor.redact(to_value(&result, Revision::LATEST));
+                let BoundedResult { result, is_error, warning, text: summary } =
+                    BoundedResult::new(result, self.options.result_limit);
+                let status = if is_error { CallStatus::Error } else { CallStatus::Success };
+                let error = is_error.then(|| first_line(&summary));
+                ExecutionOutcome { status, result: Some(result), warning, error }
+            }
+            Ok(Some(Err(error))) => {
+                let status = if may_have_run(&error) { CallStatus::Unknown } else { CallStatus::Error };
+                ExecutionOutcome::without_result(
+                    status,
+                    escape_invisible(&redactor.redact_text(error.to_string())),
+                )
+            }
+        };
+        if plan.requested_arguments.is_some() {
+            let edited = "a user edited the arguments before the call was sent";
+            outcome_data.warning = Some(
+                outcome_data.warning.map_or_else(|| edited.to_owned(), |other| format!("{edited}; {other}")),
+            );
+        }
+        outcome_data
+    }
+
+    /// Sends a call and returns its result; `None` after the timeout, which includes tasks and server requests.
+    async fn send_once(
+        &self,
+        actor: Actor,
+        plan: &PlannedCall,
+    ) -> Result<Option<Result<CallToolResult, ClientError>>> {
+        let (client, time) = (self.connection_for(actor, &plan.server).await?, plan.server.settings.timeout);
+        // The timeout below is the only one that applies: each single request has twice as long.
+        let mut call = client.call(plan.tool.name.as_str(), &plan.arguments).timeout(2 * time);
+        if plan.tool.requires_task() {
+            // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
+            call = call.as_task(2 * time);
+        }
+        let response = tokio::time::timeout(time, call.into_future()).await.ok();
+        if let Some(Err(error)) = &response {
+            self.failed_request(&client, error).await;
+        }
+        Ok(response)
+    }
+
+    /// Stores the outcome of a call and its audit entry. If it cannot be stored now, the commit is deferred.
+    async fn record_outcome(
+        &self,
+        actor: Actor,
+        plan: &PlannedCall,
+        outcome_data: ExecutionOutcome,
+        (started, at): (Timestamp, Timestamp),
+        view: &CallView,
+    ) {
+        let (tenant, stores_history) = (actor.tenant(), plan.server.settings.keep_history);
+        let ExecutionOutcome { status, result, warning, error } = outcome_data;
+        let mut entry = self
+            .entry(actor, "call.finished")
+            .with("call", plan.id.to_string())
+            .with("status", status.name());
+        let mut sealed = None;
+        if let Some(result) = result {
+            entry = entry.with("result", Digest::of("linchpin result").json(&result).finish().to_string());
+            if stores_history {
+                let stored = json!({ "result": result, "warning": warning });
+                match self.seal(tenant, plan.id, "result", &stored).await {
+                    Ok(bytes) => sealed = Some(bytes),
+                    Err(error) => {
+                        tracing::error!(call.id = %plan.id, %error, "failed to encrypt the result of a call");
+                    }
+                }
+            }
+        }
+        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| stores_history)).await;
+        let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments: stores_history };
+        let batch = Batch::new().change(StoreChange::FinishCall { call: plan.id, outcome }).audit(entry);
+        let mut batch = batch.with_event(plan.status_event(status));
+        if !stores_history {
+            self.recent_results.insert(tenant, view); // for callers that are waiting now
+        }
+        self.metrics.record_call(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
+        match self.store.commit(tenant, batch.clone()).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == error::ErrorKind::Conflict => {
+                // Another hub considered this one dead and recorded the call as `unknown`. The audit still gets the
+                // real outcome.
+                tracing::warn!(call.id = %plan.id, status = status.name(), "call finished after it was recorded as unknown");
+                let entries = batch.audit.into_iter().map(|entry| entry.with("too_late", true)).collect();
+                self.deferred_commits.add(tenant, Batch { audit: entries, ..Batch::new() });
+            }
+            Err(error) => {
+                tracing::error!(call.id = %plan.id, %error, "failed to store call outcome; queued for retry");
+                self.recent_results.insert(tenant, view);
+                if self.store.shared().is_none() {
+                    // A single hub publishes the outcome now. In a cluster, the event follows when the other hubs can
+                    // read it.
+                    for event in std::mem::take(&mut batch.events) {
+                        self.events.publish(tenant, event);
+                    }
+                }
+                self.deferred_commits.add(tenant, batch);
+            }
+        }
+    }
+
+    /// Records calls that were running when a hub stopped, this one or a peer, as `unknown`. Returns their number.
+    pub async fn recover(&self) -> Result<usize> {
+        let mut count = 0;
+        for tenant in self.store.tenants().await? {
+            count += self.recover_calls(tenant).await?;
+        }
+        Ok(count)
+    }
+
+    pub(in crate::hub) async fn recover_calls(&self, tenant: TenantId) -> Result<usize> {
+        let mut count = 0;
+        loop {
+            let calls = self.store.abandoned_calls(tenant).await?;
+            if calls.is_empty() {
+                return Ok(count);
+            }
+            for call in calls {
+                let text = "the hub stopped while the call was running: its outcome is unknown";
+                let outcome =
+                    self.failed_outcome(tenant, call.id, call.server, CallStatus::Unknown, text).await;
+                let entry =
+                    AuditEntry::new(outcome.at, "hub", "call.finished").with("call", call.id.to_string());
+                let batch = Batch::new().change(StoreChange::FinishCall { call: call.id, outcome });
+                let batch = batch.audit(entry.with("status", CallStatus::Unknown.name()));
+                let batch = batch.with_event(event_payloads::call(
+                    call.id,
+                    call.server,
+                    &call.tool,
+                    CallStatus::Unknown,
+                ));
+                match self.store.commit(tenant, batch).await {
+                    Err(error) if error.kind() == error::ErrorKind::Conflict => continue, // another hub recorded it
+                    result => result?,
+                }
+                count += 1;
+            }
+        }
+    }
+}
+
+/// Reports whether the tool may have run although the call failed: always, unless it is certain that nothing was sent
+/// or that the server responded with an error. An error that is not listed here says nothing about the tool.
+#[expect(clippy::match_same_arms, reason = "every error is named; an unnamed one means unknown")]
+fn may_have_run(error: &ClientError) -> bool {
+    match error {
+        ClientError::Open { .. }
+        | ClientError::UnsupportedByServer { .. }
+        | ClientError::BadArguments(_)
+        | ClientError::UnsupportedVersion { .. } => false,
+        ClientError::Call(error) => match error {
+            CallError::Rejected(_) | CallError::Closed(_) | CallError::TooManyPending(_) => false,
+            CallError::Transport { status: Some(400..500), .. } => false,
+            CallError::Transport { code, .. } => !NOT_SENT_CODES.contains(code),
+            CallError::TimedOut(_) | CallError::Lost(_) | CallError::Malformed(_) => true,
+        },
+        ClientError::Task { status, .. } => !matches!(status, TaskStatus::Failed | TaskStatus::Cancelled),
+        // The server has sent a result or a server request: the tool had started.
+        ClientError::OutcomeUnknown { .. }
+        | ClientError::Malformed { .. }
+        | ClientError::ListTooLong { .. }
+        | ClientError::BadSkill { .. }
+        | ClientError::UnsupportedByClient { .. }
+        | ClientError::ServerRequest { .. }
+        | ClientError::TooManyRounds(_)
+        | ClientError::UnexpectedResult { .. }
+        | ClientError::BadResult { .. } => true,
+        _ => true,
+    }
+}
+
+/// Error codes of the SDK for failures in which nothing was sent.
+const NOT_SENT_CODES: [&str; 6] = [
+    "HTTP_CONNECT",
+    "HTTP_REQUEST",
+    "HTTP_REDIRECT",
+    "HTTP_AUTHORIZATION",
+    "HTTP_SIGN_IN",
+    "HTTP_HEADERS_PROVIDER",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_after_which_the_tool_may_have_run_is_unknown() {
+        let text = || "x".to_owned();
+        let transport = |code, status| CallError::Transport { code, status, message: "x".into() };
+        let task = |status| ClientError::Task { id: text(), status, message: None };
+        for error in [
+            ClientError::OutcomeUnknown { tool: text(), reason: text() },
+            ClientError::UnsupportedByClient { method: text() },
+            ClientError::ServerRequest { method: text(), reason: text() },
+            ClientError::TooManyRounds(8),
+            ClientError::UnexpectedResult { method: text(), kind: text() },
+            ClientError::BadResult { tool: text(), reason: text() },
+            ClientError::Call(CallError::Malformed(text())),
+            ClientError::Call(CallError::Lost("x".into())),
+            ClientError::Call(CallError::TimedOut(std::time::Duration::ZERO)),
+            ClientError::Call(transport("HTTP_STATUS", Some(500))),
+            ClientError::Call(transport("HTTP_BODY", None)),
+            task(TaskStatus::Working),
+            task(TaskStatus::InputRequired),
+            task(TaskStatus::Completed),
+        ] {
+            assert!(may_have_run(&error), "{error:?}");
+        }
+        for error in [
+            ClientError::Open { server: text(), source: std::io::ErrorKind::NotFound.into() },
+            ClientError::UnsupportedByServer { method: "tools/call" },
+            ClientError::BadArguments(text()),
+            ClientError::UnsupportedVersion { offered: Vec::new(), supported: Vec::new() },
+            ClientError::Call(CallError::Closed("x".into())),
+            ClientError::Call(CallError::TooManyPending(1)),
+            ClientError::Call(transport("HTTP_STATUS", Some(403))),
+            ClientError::Call(transport("HTTP_CONNECT", None)),
+            task(TaskStatus::Failed),
+            task(TaskStatus::Cancelled),
+        ] {
+            assert!(!may_have_run(&error), "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Stored form of servers: settings, transport and last contact.
+
+use jiff::Timestamp;
+use linchpin::egress::Target;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::hub::document;
+use crate::id::ServerId;
+use crate::server::{RemoteEndpoint, Server, ServerSettings, Transport};
+use crate::store::{Document, DocumentKind};
+use crate::tool::SkippedTool;
+use crate::tool::names::Slug;
+
+/// Server as stored in the database of the hub. The command of a stdio server is only in the configuration file.
+#[derive(Serialize, Deserialize)]
+pub(in crate::hub) struct ServerRecord {
+    pub(in crate::hub) slug: Slug,
+    pub(in crate::hub) settings: ServerSettings,
+    pub(in crate::hub) place: StoredTransport,
+    pub(in crate::hub) is_from_file: bool,
+    /// Whether the configuration file no longer declares the server.
+    #[serde(default)]
+    pub(in crate::hub) has_left_file: bool,
+    pub(in crate::hub) created: Timestamp,
+    pub(in crate::hub) updated: Timestamp,
+}
+
+/// Transport of a server as stored. The command of a stdio server is only in the configuration file.
+#[derive(PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::hub) enum StoredTransport {
+    Stdio,
+    Http(RemoteEndpoint),
+    Sse(RemoteEndpoint),
+}
+
+/// Last contact with a server and result of its last sync.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::hub) struct ServerContact {
+    pub(in crate::hub) last_connected: Option<Timestamp>,
+    pub(in crate::hub) last_synced: Option<Timestamp>,
+    /// Why the last sync failed.
+    pub(in crate::hub) error: Option<String>,
+    /// Version of the server settings with which the last sync failed.
+    #[serde(default)]
+    pub(in crate::hub) of: u64,
+    /// Number of tools that the server listed.
+    pub(in crate::hub) tools: usize,
+    /// Tools that the last sync has skipped. Absent in records of older versions.
+    #[serde(default)]
+    pub(in crate::hub) left_out: Vec<SkippedTool>,
+}
+
+impl StoredTransport {
+    pub(in crate::hub) fn from_transport(transport: &Transport) -> Self {
+        match transport {
+            Transport::Stdio(_) => StoredTransport::Stdio,
+            Transport::Http(remote) => StoredTransport::Http(remote.clone()),
+            Transport::Sse(remote) => StoredTransport::Sse(remote.clone()),
+        }
+    }
+
+    pub(in crate::hub) fn url(&self) -> Option<&str> {
+        match self {
+            StoredTransport::Stdio => None,
+            StoredTransport::Http(remote) | StoredTransport::Sse(remote) => Some(&remote.url),
+        }
+    }
+
+    pub(in crate::hub) fn origin(&self) -> Option<String> {
+        Some(Target::configured(self.url()?).ok()?.origin())
+    }
+}
+
+impl ServerRecord {
+    pub(in crate::hub) fn from_server(server: Server) -> Self {
+        let transport = StoredTransport::from_transport(&server.transport);
+        let Server { slug, settings, is_configured, is_undeclared, created, updated, .. } = server;
+        ServerRecord {
+            slug,
+            settings,
+            place: transport,
+            is_from_file: is_configured,
+            has_left_file: is_undeclared,
+            created,
+            updated,
+        }
+    }
+
+    pub(in crate::hub) fn document(&self, id: ServerId) -> Result<Document> {
+        Ok(document(DocumentKind::Server, id, self)?.with_name(self.slug.as_str()))
+    }
+}
