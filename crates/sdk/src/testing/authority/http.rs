@@ -179,7 +179,7 @@ async fn handle(
     });
     shared.lock().observed.requests.push(request.clone());
     shared.changed.notify_waiters();
-    let Some(reply) = super::routes::route(shared, &request, parts).await else {
+    let Some(reply) = super::endpoints::route(shared, &request, parts).await else {
         shared.lock().observed.unanswered += 1;
         shared.changed.notify_waiters();
         return std::future::pending().await;

@@ -17,25 +17,17 @@
 //! # }
 //! ```
 
-mod authorize;
 mod behaviour;
 mod browser;
 mod clients;
 mod dpop;
+mod endpoints;
 mod form;
 mod http;
-mod idp;
 mod jwt;
-mod metadata;
 mod misbehavior;
 mod observed;
-mod protected_resource;
-mod register;
-mod revoke;
-mod routes;
 mod shared;
-mod token;
-mod token_response;
 mod url_field;
 
 use std::net::SocketAddr;
@@ -98,7 +90,8 @@ impl Authority {
 
     /// Starts the simulated servers of the authority on free ports.
     pub async fn start(behaviour: Behaviour) -> Result<Self> {
-        let make = |addresses| AuthorityShared::new(addresses, protected_resource::server()?, behaviour);
+        let make =
+            |addresses| AuthorityShared::new(addresses, endpoints::protected_resource::server()?, behaviour);
         let (shared, end) = http::start(make).await?;
         let mut state = shared.lock();
         for issuer in [TestIssuer::Tenant, TestIssuer::Resource] {

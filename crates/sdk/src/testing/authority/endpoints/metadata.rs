@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::behaviour::Behaviour;
-use super::http::{AuthorityReply, endless_reply, html, json as json_reply, not_found, redirect, reply};
-use super::misbehavior::Misbehavior;
-use super::shared::{AuthorityShared, SCOPES, TestIssuer};
 use super::token::GRANTS;
+use crate::testing::authority::behaviour::Behaviour;
+use crate::testing::authority::http::{
+    AuthorityReply, endless_reply, html, json as json_reply, not_found, redirect, reply,
+};
+use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::shared::{AuthorityShared, SCOPES, TestIssuer};
 
 /// Size of a metadata document that is slightly more than a client should read.
 const OVERSIZED_METADATA_BYTES: usize = (1 << 20) + 1;
-pub(super) const FOREIGN_ISSUER: &str = "https://stranger.example";
+pub(in crate::testing::authority) const FOREIGN_ISSUER: &str = "https://stranger.example";
 
 /// Returns the URL that tokens of the test authority are issued for.
-pub(super) fn resource_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
+pub(in crate::testing::authority) fn resource_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
     if let Some(Value::String(resource)) = behaviour.resource_metadata.get("resource") {
         return resource.clone();
     }
@@ -27,13 +29,19 @@ pub(super) fn resource_url(shared: &AuthorityShared, behaviour: &Behaviour) -> S
 }
 
 /// Returns the URL of the protected resource metadata.
-pub(super) fn resource_metadata_url(shared: &AuthorityShared, behaviour: &Behaviour) -> String {
+pub(in crate::testing::authority) fn resource_metadata_url(
+    shared: &AuthorityShared,
+    behaviour: &Behaviour,
+) -> String {
     let path = if behaviour.is_enabled(Misbehavior::ResourceMetadataAtRoot) { "" } else { "/mcp" };
     format!("{}/.well-known/oauth-protected-resource{path}", shared.resource)
 }
 
 /// Returns the protected resource metadata; `None` if there must be no response.
-pub(super) fn resource(shared: &AuthorityShared, path: &str) -> Option<AuthorityReply> {
+pub(in crate::testing::authority) fn resource(
+    shared: &AuthorityShared,
+    path: &str,
+) -> Option<AuthorityReply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
     if behaviour.is_enabled(Misbehavior::ResourceMetadataSilent) {
@@ -92,7 +100,11 @@ fn misbehaving_resource_field(
 }
 
 /// Returns the authorization server metadata; `None` if there must be no response.
-pub(super) fn authority(shared: &AuthorityShared, issuer: TestIssuer, path: &str) -> Option<AuthorityReply> {
+pub(in crate::testing::authority) fn authority(
+    shared: &AuthorityShared,
+    issuer: TestIssuer,
+    path: &str,
+) -> Option<AuthorityReply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
     let is_openid_path = path.ends_with("/.well-known/openid-configuration");
@@ -218,7 +230,7 @@ fn misbehaving_field(
 }
 
 /// Responds with the metadata of the simulated identity provider.
-pub(super) fn idp(shared: &AuthorityShared) -> AuthorityReply {
+pub(in crate::testing::authority) fn idp(shared: &AuthorityShared) -> AuthorityReply {
     let url = shared.idp();
     json_reply(
         200,
@@ -231,7 +243,7 @@ pub(super) fn idp(shared: &AuthorityShared) -> AuthorityReply {
     )
 }
 
-pub(super) fn override_fields(document: &mut Value, changes: BTreeMap<String, Value>) {
+pub(in crate::testing::authority) fn override_fields(document: &mut Value, changes: BTreeMap<String, Value>) {
     let Some(document) = document.as_object_mut() else { return };
     for (name, value) in changes {
         if value.is_null() {

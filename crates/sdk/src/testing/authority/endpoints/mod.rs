@@ -1,5 +1,14 @@
 //! Routing of the test authority's requests to its endpoints.
 
+pub(super) mod authorize;
+mod idp;
+pub(super) mod metadata;
+pub(super) mod protected_resource;
+mod register;
+mod revoke;
+pub(super) mod token;
+mod token_response;
+
 use http::Method;
 use http::request::Parts;
 use serde_json::json;
@@ -8,7 +17,6 @@ use super::http::{AuthorityReply, html, json as json_reply, not_found};
 use super::misbehavior::Misbehavior::{NoMetadata, NoResourceMetadata};
 use super::observed::{AuthorityHost, RecordedRequest};
 use super::shared::{AuthorityShared, TestIssuer};
-use super::{authorize, idp, metadata, protected_resource, register, revoke, token};
 
 const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Route name that stands for every path of the authorization server metadata.

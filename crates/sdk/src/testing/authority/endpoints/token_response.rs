@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 use super::authorize::TERMINAL_ESCAPES;
-use super::clients::OAuthFault;
-use super::form;
-use super::http::{AuthorityReply, endless_reply, html, redirect, reply as text_reply};
-use super::misbehavior::Misbehavior;
-use super::shared::{Access, AuthorityState, Grant, Refresh};
 use super::token::TokenRequest;
+use crate::testing::authority::clients::OAuthFault;
+use crate::testing::authority::form;
+use crate::testing::authority::http::{AuthorityReply, endless_reply, html, redirect, reply as text_reply};
+use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::shared::{Access, AuthorityState, Grant, Refresh};
 
 /// Size of an access token that is too large for an HTTP header.
 const OVERSIZED_TOKEN_BYTES: usize = 16 << 10;
 
 /// Grant for which the test authority issues tokens, and whether a refresh token is among them.
-pub(super) struct IssuedGrant {
-    pub(super) grant: Grant,
-    pub(super) refresh: bool,
+pub(in crate::testing::authority) struct IssuedGrant {
+    pub(in crate::testing::authority) grant: Grant,
+    pub(in crate::testing::authority) refresh: bool,
 }
 
 /// Returns the token response that an enabled misbehaviour prescribes, whatever the request contains.
-pub(super) fn misbehaving_response(
+pub(in crate::testing::authority) fn misbehaving_response(
     state: &mut AuthorityState,
     request: &TokenRequest<'_>,
 ) -> Option<AuthorityReply> {
@@ -52,7 +52,10 @@ pub(super) fn misbehaving_response(
 }
 
 /// Issues access and refresh tokens and creates the token response.
-pub(super) fn issue_tokens(state: &mut AuthorityState, issued: IssuedGrant) -> AuthorityReply {
+pub(in crate::testing::authority) fn issue_tokens(
+    state: &mut AuthorityState,
+    issued: IssuedGrant,
+) -> AuthorityReply {
     let IssuedGrant { mut grant, refresh } = issued;
     if state.behaviour.is_enabled(Misbehavior::ScopesFewer) {
         grant.scopes.retain(|scope| scope != "write");

@@ -1,19 +1,19 @@
 //! Authorization endpoint of the test authority. The user is already logged in and approves everything.
 
-use super::clients::{self, OAuthFault};
-use super::form;
-use super::http::{AuthorityReply, redirect, reply};
 use super::metadata::{FOREIGN_ISSUER, resource_url};
-use super::misbehavior::Misbehavior;
-use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, AuthorityState, Code, Grant, SCOPES, TestIssuer};
 use crate::server::random_id;
+use crate::testing::authority::clients::{self, OAuthFault};
+use crate::testing::authority::form;
+use crate::testing::authority::http::{AuthorityReply, redirect, reply};
+use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::observed::RecordedRequest;
+use crate::testing::authority::shared::{AuthorityShared, AuthorityState, Code, Grant, SCOPES, TestIssuer};
 
 /// Description with control sequences that must not reach a terminal.
-pub(super) const TERMINAL_ESCAPES: &str =
+pub(in crate::testing::authority) const TERMINAL_ESCAPES: &str =
     "denied\u{1b}[2J\u{1b}]0;owned\u{7}\r\nSet-Cookie: a=b\n\u{202e}gnp.exe\u{0}\u{9b}31m";
 
-pub(super) fn authorize(
+pub(in crate::testing::authority) fn authorize(
     shared: &AuthorityShared,
     issuer: TestIssuer,
     request: &RecordedRequest,
@@ -97,7 +97,7 @@ fn issue_code(
 
 /// Checks that the `resource` parameter of a request names the protected resource. It is required, except in the modes
 /// without resource metadata.
-pub(super) fn check_resource(
+pub(in crate::testing::authority) fn check_resource(
     shared: &AuthorityShared,
     state: &AuthorityState,
     requested: Option<&str>,
@@ -113,7 +113,9 @@ pub(super) fn check_resource(
 }
 
 /// Parses the scopes that an authorization request asks for. Default: the first one of [`SCOPES`].
-pub(super) fn parse_scopes(requested: Option<&str>) -> Result<Vec<String>, OAuthFault> {
+pub(in crate::testing::authority) fn parse_scopes(
+    requested: Option<&str>,
+) -> Result<Vec<String>, OAuthFault> {
     let requested: Vec<_> =
         requested.unwrap_or(SCOPES[0]).split_ascii_whitespace().map(str::to_owned).collect();
     match requested.iter().find(|scope| !SCOPES.contains(&&***scope)) {

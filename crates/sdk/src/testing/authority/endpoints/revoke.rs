@@ -1,13 +1,13 @@
 //! Token revocation endpoint (RFC 7009) of the test authority.
 
-use super::clients;
-use super::form;
-use super::http::{AuthorityReply, html, reply};
-use super::misbehavior::Misbehavior::RevocationFails;
-use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, TestIssuer};
+use crate::testing::authority::clients;
+use crate::testing::authority::form;
+use crate::testing::authority::http::{AuthorityReply, html, reply};
+use crate::testing::authority::misbehavior::Misbehavior::RevocationFails;
+use crate::testing::authority::observed::RecordedRequest;
+use crate::testing::authority::shared::{AuthorityShared, TestIssuer};
 
-pub(super) fn revoke(
+pub(in crate::testing::authority) fn revoke(
     shared: &AuthorityShared,
     issuer: TestIssuer,
     request: &RecordedRequest,

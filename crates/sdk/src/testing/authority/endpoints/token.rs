@@ -3,35 +3,37 @@
 use http::header::CONTENT_TYPE;
 
 use super::authorize::{check_resource, parse_scopes};
-use super::clients::{OAuthFault, authenticate};
-use super::dpop::{self, MissingProof};
-use super::form::{self, Pairs};
-use super::http::AuthorityReply;
-use super::jwt::{ParsedToken, digest};
-use super::misbehavior::Misbehavior;
-use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, AuthorityState, Grant, RequiredClientAuth, TestIssuer};
 use super::token_response::{self, IssuedGrant};
+use crate::testing::authority::clients::{OAuthFault, authenticate};
+use crate::testing::authority::dpop::{self, MissingProof};
+use crate::testing::authority::form::{self, Pairs};
+use crate::testing::authority::http::AuthorityReply;
+use crate::testing::authority::jwt::{ParsedToken, digest};
+use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::observed::RecordedRequest;
+use crate::testing::authority::shared::{
+    AuthorityShared, AuthorityState, Grant, RequiredClientAuth, TestIssuer,
+};
 
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Grant types that the test authority supports.
-pub(super) const GRANTS: [&str; 4] =
+pub(in crate::testing::authority) const GRANTS: [&str; 4] =
     ["authorization_code", "refresh_token", "client_credentials", JWT_BEARER];
 /// Parameters of a token request that contain secrets.
 const SECRETS: [&str; 4] = ["client_secret", "code_verifier", "assertion", "client_assertion"];
 
 /// Request to the token endpoint of the test authority, while it is checked.
-pub(super) struct TokenRequest<'a> {
-    pub(super) shared: &'a AuthorityShared,
-    pub(super) issuer: TestIssuer,
-    pub(super) request: &'a RecordedRequest,
-    pub(super) form: Pairs,
+pub(in crate::testing::authority) struct TokenRequest<'a> {
+    pub(in crate::testing::authority) shared: &'a AuthorityShared,
+    pub(in crate::testing::authority) issuer: TestIssuer,
+    pub(in crate::testing::authority) request: &'a RecordedRequest,
+    pub(in crate::testing::authority) form: Pairs,
     /// Thumbprint of the `DPoP` key that the tokens are bound to, if any.
-    pub(super) key: Option<String>,
+    pub(in crate::testing::authority) key: Option<String>,
 }
 
 /// Handles a token request; `None` if there must be no response.
-pub(super) fn handle_token_request(
+pub(in crate::testing::authority) fn handle_token_request(
     shared: &AuthorityShared,
     issuer: TestIssuer,
     request: &RecordedRequest,

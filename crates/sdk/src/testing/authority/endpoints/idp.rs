@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::clients::OAuthFault;
-use super::form;
-use super::http::{AuthorityReply, json as json_reply};
-use super::jwt::ParsedToken;
-use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, IDP_CLIENT};
 use crate::server::random_id;
+use crate::testing::authority::clients::OAuthFault;
+use crate::testing::authority::form;
+use crate::testing::authority::http::{AuthorityReply, json as json_reply};
+use crate::testing::authority::jwt::ParsedToken;
+use crate::testing::authority::observed::RecordedRequest;
+use crate::testing::authority::shared::{AuthorityShared, IDP_CLIENT};
 
-pub(super) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
+pub(in crate::testing::authority) const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
@@ -18,7 +18,10 @@ const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const LIFETIME: u64 = 300;
 
 /// Exchanges an ID token for an assertion that another authority accepts.
-pub(super) fn exchange(shared: &AuthorityShared, request: &RecordedRequest) -> AuthorityReply {
+pub(in crate::testing::authority) fn exchange(
+    shared: &AuthorityShared,
+    request: &RecordedRequest,
+) -> AuthorityReply {
     try_exchange(shared, request).unwrap_or_else(|fault| fault.reply())
 }
 
@@ -50,7 +53,7 @@ fn try_exchange(shared: &AuthorityShared, request: &RecordedRequest) -> Result<A
     };
     let claims = json!({
         "iss": shared.idp(), "sub": token.claim("sub"), "aud": audience, "resource": resource,
-        "client_id": super::KnownClient::Basic.id(), "scope": parameter("scope"),
+        "client_id": crate::testing::authority::KnownClient::Basic.id(), "scope": parameter("scope"),
         "jti": random_id(), "iat": now, "exp": now + LIFETIME,
     });
     let failed = |_| OAuthFault::new("server_error", "the token cannot be signed");

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::authorize::TERMINAL_ESCAPES;
-use super::clients::{OAuthFault, strings};
-use super::http::{AuthorityReply, html, json as json_reply, not_found};
-use super::misbehavior::Misbehavior;
-use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, RegisteredClient, RequiredClientAuth, TestIssuer};
 use crate::server::random_id;
+use crate::testing::authority::clients::{OAuthFault, strings};
+use crate::testing::authority::http::{AuthorityReply, html, json as json_reply, not_found};
+use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::observed::RecordedRequest;
+use crate::testing::authority::shared::{AuthorityShared, RegisteredClient, RequiredClientAuth, TestIssuer};
 
-pub(super) fn register(
+pub(in crate::testing::authority) fn register(
     shared: &AuthorityShared,
     issuer: TestIssuer,
     request: &RecordedRequest,

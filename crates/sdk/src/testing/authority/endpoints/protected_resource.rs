@@ -4,21 +4,21 @@ use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderValue, Request};
 
-use super::behaviour::Behaviour;
-use super::dpop;
-use super::http::{AuthorityReply, ReplyBody, reply};
 use super::metadata::{resource_metadata_url, resource_url};
-use super::misbehavior::Misbehavior;
-use super::observed::RecordedRequest;
-use super::shared::{AuthorityShared, AuthorityState, SCOPES};
 use crate::egress::Body;
+use crate::testing::authority::behaviour::Behaviour;
+use crate::testing::authority::dpop;
+use crate::testing::authority::http::{AuthorityReply, ReplyBody, reply};
+use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::observed::RecordedRequest;
+use crate::testing::authority::shared::{AuthorityShared, AuthorityState, SCOPES};
 use crate::{HttpService, Result, Server};
 
 /// Name of the test tool that requires the scope `write`.
 const PRIVILEGED: &str = "write";
 
 /// Creates the MCP server that the test authority protects.
-pub(super) fn server() -> Result<HttpService> {
+pub(in crate::testing::authority) fn server() -> Result<HttpService> {
     Server::new("protected", "1.0.0")
         .tool("greet", "Greets; `read` is enough", || async { "hello" })
         .tool(PRIVILEGED, "Writes; this takes the scope `write`", || async { "written" })
@@ -27,7 +27,7 @@ pub(super) fn server() -> Result<HttpService> {
         .into_service()
 }
 
-pub(super) async fn handle(
+pub(in crate::testing::authority) async fn handle(
     shared: &AuthorityShared,
     request: &RecordedRequest,
     parts: Parts,
