@@ -14,9 +14,9 @@ const LOG_MACROS: [&str; 5] = ["trace!(", "debug!(", "info!(", "warn!(", "error!
 const INTERNAL_CALLS: [&str; 5] = ["assert!(", "assert_eq!(", "assert_ne!(", "panic!(", "unreachable!("];
 /// Code directly before a text for developers. `b` is the prefix of byte strings.
 const INTERNAL_PREFIXES: [&str; 4] = ["expect(", "reason =", "doc =", "b"];
-const SQL_KEYWORDS: [&str; 12] = [
+const SQL_KEYWORDS: [&str; 16] = [
     "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "WITH", "PRAGMA", "WHERE", "ROLLBACK",
-    "BEGIN",
+    "BEGIN", "BEGIN;", "FROM", "NULL", "AND",
 ];
 
 /// Returns the texts with their kind, the option or function that they belong to, file and line.
@@ -73,7 +73,10 @@ fn is_prose(text: &str) -> bool {
     let is_tail = text.starts_with([',', ';', ':', '.', ')']);
     let is_code = text.starts_with(['<', '{', '[', '|']) && !text.starts_with("{}") || text.contains("</");
     let is_sql = words.iter().any(|word| SQL_KEYWORDS.contains(word));
-    plain >= MIN_WORDS && 2 * plain > words.len() && !is_tail && !is_code && !is_sql
+    let is_list = words.iter().rev().skip(1).all(|word| word.ends_with(','));
+    // A command, or the purpose of a digest.
+    let is_command = text.starts_with("linchpin ");
+    plain >= MIN_WORDS && 2 * plain > words.len() && !(is_tail || is_code || is_sql || is_list || is_command)
 }
 
 #[cfg(test)]
@@ -116,6 +119,8 @@ mod tests {
         assert!(!is_prose(", or set another path"));
         assert!(!is_prose("default-src 'self'; script-src 'self'; base-uri 'none'"));
         assert!(!is_prose("SELECT id FROM calls"));
+        assert!(!is_prose("name, parent, version, body"));
+        assert!(!is_prose("linchpin tool id"));
         assert!(!is_prose("<p>this is a page</p>"));
         assert!(!is_prose("{\"a\": 1, one two three}"));
         assert!(!is_prose("a b c {} {} {} {}"));
