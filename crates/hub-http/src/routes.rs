@@ -56,7 +56,8 @@ pub(crate) fn all_routes() -> Vec<Route> {
         get("/events", events::stream_events).summary("Stream events (SSE), resumable with Last-Event-ID")
             .responds::<String>(200, "Event stream", EVENT_STREAM),
 
-        get("/session", sessions::get).summary("Get the identity of the caller: the user or agent of the token or session").authenticated().returns::<CallerView>(),
+        get("/session", sessions::get).summary("Get the identity of the caller: the user or agent of the token or session")
+            .authenticated().returns::<CallerView>(),
         post("/session", sessions::log_in).summary("Log in with a password; the response sets the session cookie")
             .public().body::<LoginRequest>().max_body(MAX_LOGIN_BODY).creates::<CallerView>(),
         delete("/session", sessions::log_out).summary("Log out").no_content(),
@@ -70,10 +71,12 @@ pub(crate) fn all_routes() -> Vec<Route> {
         get("/servers/{server}", servers::get).summary("Get a server").returns::<ServerView>(),
         patch("/servers/{server}", servers::update).summary("Update a server").body::<ServerChanges>().returns::<ServerView>(),
         delete("/servers/{server}", servers::remove).summary("Remove a server, its tools and its credentials").no_content(),
-        post("/servers/{server}/test", servers::test).summary("Test a stored server over a new connection, which is closed afterwards").returns::<ProbeReport>(),
+        post("/servers/{server}/test", servers::test).summary("Test a stored server over a new connection, which is closed afterwards")
+            .returns::<ProbeReport>(),
         post("/servers/{server}/connect", servers::connect).summary("Connect to a server and sync its tools").returns::<ServerView>(),
         post("/servers/{server}/disconnect", servers::disconnect).summary("Close all connections to a server").returns::<ServerView>(),
-        post("/servers/{server}/sync", servers::sync).summary("Sync the tools of a server: read its tool list again").query(&servers::SYNC).returns::<SyncReport>(),
+        post("/servers/{server}/sync", servers::sync).summary("Sync the tools of a server: read its tool list again")
+            .query(&servers::SYNC).returns::<SyncReport>(),
         post("/servers/{server}/enable", servers::enable).summary("Enable a server, so that its tools can be called").returns::<ServerView>(),
         post("/servers/{server}/disable", servers::disable).summary("Disable a server, so that its tools cannot be called").returns::<ServerView>(),
         post("/servers/{server}/trust", servers::trust).summary("Trust all new tools of a server; changed tools stay quarantined")
@@ -122,7 +125,8 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .summary("Export servers as a configuration snippet for claude-desktop, claude-code, cursor or vscode, without secrets")
             .query(&export::SERVERS).returns::<ClientConfig>(),
 
-        post("/calls", calls::create).summary("Call a tool by its qualified name, or by server and upstream name").authenticated().query(&calls::WAIT_PARAMETER).body::<NewCall>().max_body(MAX_CALL_BODY)
+        post("/calls", calls::create).summary("Call a tool by its qualified name, or by server and upstream name")
+            .authenticated().query(&calls::WAIT_PARAMETER).body::<NewCall>().max_body(MAX_CALL_BODY)
             .responds::<CallView>(200, "The call has finished", JSON).responds::<CallView>(202, "The call is pending or running", JSON),
         get("/calls", calls::list).summary("List calls, newest first, without arguments and results")
             .authenticated().query(&calls::FILTERS).paged().returns::<Page<CallView>>(),
@@ -134,7 +138,8 @@ pub(crate) fn all_routes() -> Vec<Route> {
         get("/approvals/{approval}", approvals::get).summary("Get an approval with the exact arguments of its call").returns::<ApprovalView>(),
         post("/approvals/{approval}/approve", approvals::approve).summary("Approve a pending call and execute it")
             .optional_body::<ApproveRequest>().max_body(MAX_CALL_BODY).returns::<ApprovalView>(),
-        post("/approvals/{approval}/deny", approvals::deny).summary("Deny a pending call, which is then not executed").optional_body::<DenyRequest>().returns::<ApprovalView>(),
+        post("/approvals/{approval}/deny", approvals::deny).summary("Deny a pending call, which is then not executed")
+            .optional_body::<DenyRequest>().returns::<ApprovalView>(),
 
         get("/agents", agents::list).summary("List agents").query(&agents::FILTERS).paged().returns::<Page<AgentSummary>>(),
         post("/agents", agents::add).summary("Add an agent").body::<NewAgent>().creates::<AgentView>(),

@@ -1,8 +1,8 @@
 //! Configuration file `linchpin.toml`: configured servers and hub settings.
 //!
 //! [`file`] reads it, [`watch`] detects changes, [`edit`] modifies it and preserves its [`comments`], [`paths`]
-//! resolves the paths of the hub, [`running`] locks the data directory and announces the hub, and [`egress`] is the egress table. Configured servers are validated by [`ConfiguredServer`],
-//! with the same rules as all others.
+//! resolves the paths of the hub, [`running`] locks the data directory and announces the hub, and [`egress`] is the
+//! egress table. Configured servers are validated by [`ConfiguredServer`], with the same rules as all others.
 
 mod audit;
 mod comments;

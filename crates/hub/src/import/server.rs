@@ -261,7 +261,8 @@ impl EntryReader<'_> {
                 Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
                 Expansion::Unconfirmed(variable, _) => {
                     notes.push(format!(
-                        "header `{name}` is not imported: it refers to the environment variable `{variable}`, which is not confirmed; add it with `linchpin server update NAME --header`"
+                        "header `{name}` is not imported: it refers to the environment variable `{variable}`, which is not \
+                         confirmed; add it with `linchpin server update NAME --header`"
                     ));
                     continue;
                 }
