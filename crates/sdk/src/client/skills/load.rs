@@ -200,7 +200,7 @@ mod tests {
     fn there_is_room_for_so_much() {
         let budget = ReadBudget(AtomicU64::new(MAX_BYTES));
         assert_eq!((budget.spend(MAX_BYTES - 1), budget.spend(1)), (Ok(()), Ok(())));
-        assert!(budget.spend(1).unwrap_err().contains("more than 16777216 bytes"));
+        assert!(budget.spend(1).unwrap_err().contains("the limit of 16777216 bytes"));
         assert_eq!(budget.spend(0), Ok(()));
     }
 }

@@ -304,7 +304,10 @@ async fn a_failed_start_says_what_to_do() {
             "the working directory /no/such cannot be used (No such",
         ),
         (Command::new("cat").current_dir(plain), "is not a directory"),
-        (Command::new("cat").env_with(refuse), "environment could not be prepared: the keychain is locked"),
+        (
+            Command::new("cat").env_with(refuse),
+            "environment of the server could not be prepared: the keychain is locked",
+        ),
         (Command::new("cat").env_with(|| panic!("on purpose")), "the function given to `env_with` panicked"),
     ];
     for (command, expected) in cases {
