@@ -337,10 +337,9 @@ impl Peer {
             pending.last_number += 1;
             let id = pending.last_number;
             let (state, outbox) = (WaiterState::Pending(None), self.outbox.clone());
-            pending.waiters.insert(
-                id,
-                Waiter { state, outbox, buffer: buffer, sent, deadline, timeout, last_progress: None },
-            );
+            pending
+                .waiters
+                .insert(id, Waiter { state, outbox, buffer, sent, deadline, timeout, last_progress: None });
             let is_earlier =
                 deadline.is_some_and(|deadline| pending.next_check.is_none_or(|next| deadline < next));
             if is_earlier {

@@ -1,7 +1,7 @@
 //! SipHash-2-4 with a zero key, for hashes that must be the same in every process and version. Unlike the hasher of the
 //! standard library, it does not change with the compiler. The hashes are identifiers, not a security mechanism.
 
-/// Returns a SipHash of several byte strings that is the same in every build and process. Each part is prefixed with
+/// Returns a `SipHash` of several byte strings that is the same in every build and process. Each part is prefixed with
 /// its length, so that different lists never produce the same input.
 pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut bytes = Vec::new();

@@ -124,7 +124,7 @@ async fn at_the_same_moment_there_is_one_outcome() {
         match cancelled {
             Ok(view) => assert_eq!(view.status, status, "{round}"),
             Err(error) => {
-                assert_eq!((error.code(), status), ("call_finished", CallStatus::Success), "{round}")
+                assert_eq!((error.code(), status), ("call_finished", CallStatus::Success), "{round}");
             }
         }
     }

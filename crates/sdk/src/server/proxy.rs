@@ -105,7 +105,7 @@ impl RemoteProxy {
                     match self.tool(tool) {
                         Ok(tool) => items.push(tool),
                         Err(error) => {
-                            tracing::warn!(%error, "skipping a tool of a remote server: it cannot be registered")
+                            tracing::warn!(%error, "skipping a tool of a remote server: it cannot be registered");
                         }
                     }
                 }

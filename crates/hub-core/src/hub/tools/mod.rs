@@ -82,10 +82,9 @@ impl Hub {
     /// Lists the tools of all servers that the caller may see. A server that does not respond does not hide the others.
     pub async fn tools(&self, actor: Actor, filter: &ToolFilter) -> Result<Vec<ToolView>> {
         let tenant = actor.tenant();
-        let agent = match (actor.agent(), filter.agent) {
-            (Some(agent), _) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
-            (None, Some(agent)) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
-            (None, None) => {
+        let agent = match actor.agent().or(filter.agent) {
+            Some(agent) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
+            None => {
                 actor.require_user()?;
                 None
             }

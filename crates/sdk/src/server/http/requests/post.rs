@@ -218,7 +218,7 @@ impl Post<'_> {
         Connection::for_request(service, outbox.clone(), reply_channel, self.parts.clone())
     }
 
-    /// Handles a POSTed message of the stateless era.
+    /// Handles a POST with a message of the stateless era.
     async fn stateless(self) -> HttpResponse {
         if matches!(self.message, Message::Response { .. } | Message::Batch(_)) {
             return self
@@ -240,7 +240,7 @@ impl Post<'_> {
         RequestExchange::new(self.endpoint, connection, outbox, None).run(self.message).await
     }
 
-    /// Handles a POSTed message of a session-era client on an endpoint without sessions.
+    /// Handles a POST with a message of a session-era client on an endpoint without sessions.
     async fn without_session(self) -> HttpResponse {
         if matches!(self.message, Message::Response { .. }) {
             return self
@@ -249,7 +249,7 @@ impl Post<'_> {
         self.run_single(ReplyChannel::OneShot).await
     }
 
-    /// Handles a POSTed message of an existing session.
+    /// Handles a POST with a message of an existing session.
     async fn in_session(self, id: SessionId) -> HttpResponse {
         let found = self.endpoint.sessions.find(&id, self.principal.as_deref());
         let Some(session) = (match found {
