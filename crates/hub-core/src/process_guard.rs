@@ -89,7 +89,7 @@ impl Drop for ProcessGuard {
 
 impl GuardPipe {
     /// Restarts the guard process whenever it ends.
-    fn respawn_loop(&self, mut child: Option<Child>, post: impl Fn() -> io::Result<(Child, ChildStdin)>) {
+    fn respawn_loop(&self, mut child: Option<Child>, spawn: impl Fn() -> io::Result<(Child, ChildStdin)>) {
         loop {
             let started = Instant::now();
             if let Some(child) = &mut child {
@@ -102,7 +102,7 @@ impl GuardPipe {
                 return;
             }
             tracing::warn!("process guard ended; restarting");
-            child = match post() {
+            child = match spawn() {
                 Ok((child, end)) => {
                     *pipe = Some(end);
                     Some(child)
