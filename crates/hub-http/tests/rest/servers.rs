@@ -69,7 +69,7 @@ async fn a_server_that_leads_elsewhere_is_not_followed() {
         let problem = site.post("/servers/test", form).await.assert_problem(503, "server_unavailable");
         let place = site.upstream.trim_end_matches("/mcp");
         let text = format!(
-            "`{origin}` redirects to `{place}`: redirects to another origin are not followed; use its URL"
+            "`{origin}` redirects to `{place}`: redirects to another origin are not followed; use the URL of that origin"
         );
         assert!(problem["detail"].as_str().unwrap().contains(&text), "{problem}");
     }

@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(problem_of(&watched), None, "retention is applied at once, too");
         write(&folder, "[audit]\ndays = 9\nfolder = \"a\"\ndurability = \"power\"\n");
         next_config(&watched).await;
-        assert!(problem_of(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: changed"));
+        assert!(problem_of(&watched).unwrap().contains("`: `audit.durability`, `audit.folder`: has changed"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -381,7 +381,7 @@ mod tests {
             ),
             (
                 json!({"command": "x", "args": ["a", "ghp_canary12345"]}),
-                "`s.args[1]`: the argument contains a secret",
+                "`s.args[1]`: the value contains a secret",
             ),
             (
                 json!({"command": "x", "args": ["${env:NOBODY_SETS_THIS}"]}),
