@@ -51,8 +51,8 @@ pub struct Agent {
     #[serde(default)]
     pub calls_per_minute: Option<u32>,
     /// Concurrency limit: calls in flight. Default: unlimited.
-    #[serde(default)]
-    pub calls_at_once: Option<u32>,
+    #[serde(default, rename = "calls_at_once")]
+    pub max_concurrent_calls: Option<u32>,
     /// Time at which the agent was created.
     pub created: Timestamp,
     /// Time of the last change of the agent.

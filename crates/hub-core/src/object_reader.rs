@@ -10,6 +10,8 @@ use crate::text::shorten;
 
 /// Minimum similarity, from 0 to 1, of an unknown name to the suggested one.
 const MIN_SIMILARITY: f64 = 0.6;
+/// Former names of members, with the current name that is suggested in their place.
+const FORMER_NAMES: [(&str, &str); 1] = [("calls_at_once", "max_concurrent_calls")];
 
 /// Reader of a JSON object that takes each member once and rejects those that are left over.
 pub struct ObjectReader {
@@ -146,7 +148,7 @@ impl ObjectReader {
         found.map_or(Ok(()), |name| Err(self.error(name, reason)))
     }
 
-    /// Fails if a member was not taken, and suggests a similar name.
+    /// Fails if a member was not taken, and suggests its current or a similar name.
     pub fn finish(&self) -> Result<()> {
         let Some(name) = self.members.keys().next() else { return Ok(()) };
         let similarity = |field: &&'static str| strsim::normalized_damerau_levenshtein(name, field);
@@ -154,7 +156,11 @@ impl ObjectReader {
         let nearest = nearest
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY);
-        let advice = nearest.map(|(_, field)| format!(": did you mean `{field}`?")).unwrap_or_default();
+        let current = FORMER_NAMES.iter().find(|(former, _)| former == name).map(|(_, current)| *current);
+        let suggested = current
+            .filter(|current| self.accepted.contains(current))
+            .or_else(|| nearest.map(|(_, field)| field));
+        let advice = suggested.map(|field| format!(": did you mean `{field}`?")).unwrap_or_default();
         Err(self.error(&shorten(name), format!("unknown field{advice}")))
     }
 }

@@ -104,7 +104,7 @@ pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord) -> Polic
     if !server.settings.enabled {
         return PolicyDecision::Deny(PolicyReason::ServerDisabled);
     }
-    if tool.is_gone {
+    if tool.is_removed {
         return PolicyDecision::Deny(PolicyReason::ToolRemoved);
     }
     let state = tool.state();
@@ -189,7 +189,7 @@ mod tests {
             approval,
             enabled: true,
             calls_per_minute: None,
-            calls_at_once: None,
+            max_concurrent_calls: None,
             created: NOW,
             updated: NOW,
         }
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(decide(&auto, &other), PolicyDecision::Deny(PolicyReason::NotSelected));
         let mut changed = tool.clone();
         changed.definition["description"] = json!("other");
-        let gone = ToolRecord { is_gone: true, ..tool.clone() };
+        let gone = ToolRecord { is_removed: true, ..tool.clone() };
         let mut disabled = server.clone();
         disabled.settings.enabled = false;
         for caller in [Caller::User, Caller::Agent(&auto), Caller::Agent(&some)] {

@@ -68,7 +68,7 @@ fn assert_restored(one: &Home, other: Home) {
     let other = with_keys_of(one, other);
     let restored = other.json(&["restore", text(&file)]);
     assert_eq!((&restored["records"], &restored["unknown"]), (&made["records"], &0.into()));
-    assert_eq!((&restored["audit"]["is_whole"], &restored["digest"]), (&true.into(), &made["digest"]));
+    assert_eq!((&restored["audit"]["intact"], &restored["digest"]), (&true.into(), &made["digest"]));
     assert_eq!(exported(&other)[..entries.len()], entries, "the audit chain continues");
     assert!(exported(&other)[entries.len()].contains("store.restored"));
     let hub = other.start();
@@ -76,7 +76,7 @@ fn assert_restored(one: &Home, other: Home) {
     let servers = other.ok(&["server", "show", "remote"]);
     assert!(!servers.contains(SECRET), "{servers}");
     other.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "on"}"#]);
-    assert_eq!(other.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(other.json(&["audit", "verify"])["intact"], true);
     // A restored hub is not overwritten.
     assert!(hub.end().0.success());
     let entries = exported(&other);
@@ -241,16 +241,16 @@ fn an_older_state_comes_back_by_command_alone() {
     assert!(hub.end().0.success());
     home.run(&["audit", "verify"]).expect_output(1, &[]);
     home.ok(&["audit", "accept"]);
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
 
     // The backup, restored into the same directory.
     fs::remove_dir_all(home.data()).unwrap();
-    assert_eq!(home.json(&["restore", text(&file)])["audit"]["is_whole"], true);
+    assert_eq!(home.json(&["restore", text(&file)])["audit"]["intact"], true);
     hub = home.start();
     make_one_call(&home);
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
     assert!(hub.end().0.success());
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
 
     // The state before the restore is a different history now.
     fs::remove_dir_all(home.data()).unwrap();

@@ -130,7 +130,7 @@ fn servers_are_changed_where_they_are_kept() {
     for _ in 0..2 {
         let ours = home.json(&update);
         assert_eq!((&ours["name"], &ours["timeout_ms"]), (&"Ours".into(), &5_000.into()));
-        assert_eq!((&ours["calls_per_minute"], &ours["is_from_file"]), (&7.into(), &true.into()));
+        assert_eq!((&ours["calls_per_minute"], &ours["is_configured"]), (&7.into(), &true.into()));
     }
     assert_eq!(home.json(&["server", "update", "mine", "--no-limit"])["calls_per_minute"], Value::Null);
     home.run(&["server", "update", "mine", "--url", "https://a.example"])
@@ -340,11 +340,11 @@ fn the_audit_is_checked_with_and_without_a_hub() {
     home.ok(&["server", "connect", "demo"]);
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]);
     let live = home.json(&["audit", "verify"]);
-    assert_eq!(live["is_whole"], true, "{live}");
+    assert_eq!(live["intact"], true, "{live}");
     hub.end();
     let found = home.json(&["audit", "verify"]);
     let entries = found["entries"].as_u64().unwrap();
-    assert_eq!((&found["is_whole"], &found["checkpoint"]), (&true.into(), &entries.into()), "{found}");
+    assert_eq!((&found["intact"], &found["checkpoint"]), (&true.into(), &entries.into()), "{found}");
     let exported = home.ok(&["audit", "export"]);
     let rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len() as u64, entries);
@@ -356,10 +356,10 @@ fn the_audit_is_checked_with_and_without_a_hub() {
 
     sql(&home, &format!("DELETE FROM audit WHERE number = {entries}"));
     let cut = home.run(&["audit", "verify", "--json"]);
-    assert_eq!((cut.code, &cut.json()["is_whole"]), (Some(1), &false.into()), "{}", cut.stdout);
+    assert_eq!((cut.code, &cut.json()["intact"]), (Some(1), &false.into()), "{}", cut.stdout);
     sql(&home, "UPDATE audit SET actor = 'nobody' WHERE number = 2");
     let changed = home.run(&["audit", "verify", "--json"]).json();
-    assert_eq!((&changed["is_whole"], &changed["broken"]), (&false.into(), &2.into()), "{changed}");
+    assert_eq!((&changed["intact"], &changed["first_bad_entry"]), (&false.into(), &2.into()), "{changed}");
 }
 
 /// Changes the database directly.

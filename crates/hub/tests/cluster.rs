@@ -268,7 +268,7 @@ fn kill_one_hub(mut hubs: Hubs) -> String {
     let distinct: BTreeSet<_> = came.lines().collect();
     assert_eq!(distinct.len(), came.lines().count(), "no call runs twice");
     let verified = hubs.homes[0].run(&["--json", "audit", "verify"]).expect_output(0, &[]).json();
-    assert_eq!(verified["is_whole"], true, "{verified}");
+    assert_eq!(verified["intact"], true, "{verified}");
     let unknown = calls.values().filter(|status| *status == "unknown").count();
     // The killed hub starts again and rejoins the cluster.
     hubs.running[1] = Some(start_hub(&hubs.homes[1], &hubs.homes[0]));

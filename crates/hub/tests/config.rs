@@ -73,7 +73,7 @@ fn a_server_that_leaves_the_file_keeps_its_id_and_its_secret() {
         let mut hub = home.start_with(&option); // it has ended before the next one starts
         let left = files(&home).unwrap();
         assert_eq!(
-            (&left["id"], &left["enabled"], &left["has_left_file"]),
+            (&left["id"], &left["enabled"], &left["is_undeclared"]),
             (&before["id"], &json!(false), &json!(true))
         );
         assert!(home.ok(&["server", "list"]).contains("not in the configuration file"));
@@ -121,7 +121,7 @@ fn a_server_that_left_the_file_can_be_removed_and_added_again() {
     let _hub = home.start();
     home.ok(&["server", "add", "Files", "--secret", "GITHUB_TOKEN", "--", "python3", SERVER]);
     let back = files(&home).unwrap();
-    assert_eq!((&back["has_left_file"], &back["missing_secrets"]), (&json!(false), &json!([])));
+    assert_eq!((&back["is_undeclared"], &back["missing_secrets"]), (&json!(false), &json!([])));
     home.ok(&["server", "remove", "files"]);
     assert!(files(&home).is_none());
 }

@@ -251,10 +251,10 @@ fn nothing_is_lost_or_done_twice_however_often_the_hub_is_killed() {
         succeeded.clone().all(|call| different.contains(&*call.key)),
         "an acknowledged call was not executed"
     );
-    assert!(place.home.json(&["audit", "verify"])["is_whole"] == true);
+    assert!(place.home.json(&["audit", "verify"])["intact"] == true);
     let (status, log) = hub.end();
     assert!(status.success(), "{log}");
-    assert!(place.home.json(&["audit", "verify"])["is_whole"] == true);
+    assert!(place.home.json(&["audit", "verify"])["intact"] == true);
 
     let unknown = calls.values().filter(|status| *status == "unknown").count();
     let sent = done.sent.load(Ordering::SeqCst);

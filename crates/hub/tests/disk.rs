@@ -29,7 +29,7 @@ fn a_hub_that_cannot_keep_what_it_does_ends_with_a_code_of_its_own() {
 
     // All acknowledged calls are stored, and the next hub continues.
     let _hub = home.start();
-    assert!(home.json(&["audit", "verify"])["is_whole"].as_bool().unwrap());
+    assert!(home.json(&["audit", "verify"])["intact"].as_bool().unwrap());
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "again"}"#]);
 }
 

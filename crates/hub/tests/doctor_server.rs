@@ -71,7 +71,7 @@ async fn from_nobody_to_a_revoked_grant() {
     run_doctor(&home, 0, &words);
     let healthy = home.json(&DOCTOR);
     assert_eq!((&healthy["server"], &healthy["ok"]), (&"guarded".into(), &true.into()), "{healthy}");
-    let hops = healthy["hops"].as_array().unwrap().len();
+    let hops = healthy["trace"].as_array().unwrap().len();
     assert!(hops > 3, "{healthy}");
     let text = healthy.to_string();
     assert!(authority.secrets().iter().all(|secret| !text.contains(secret)), "{text}");
@@ -79,7 +79,7 @@ async fn from_nobody_to_a_revoked_grant() {
     // The grant and its trace survive a restart of the hub, and so does the revocation.
     drop(hub);
     let hub = home.start();
-    assert_eq!(home.json(&DOCTOR)["hops"].as_array().unwrap().len(), hops);
+    assert_eq!(home.json(&DOCTOR)["trace"].as_array().unwrap().len(), hops);
     authority.revoke();
     home.run(&["tool", "call", "mcp_guarded__greet"])
         .expect_output(1, &["sign in again with `linchpin server sign-in guarded`"]);

@@ -74,12 +74,12 @@ fn sealed_segments_are_checked_and_exported() {
     home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "on"}"#]);
     let found = home.json(&["audit", "verify"]);
     assert_eq!(
-        (&found["is_whole"], &found["segments"], &found["note"]),
+        (&found["intact"], &found["segments"], &found["note"]),
         (&true.into(), &1.into(), &Value::Null)
     );
     let after = exported(&home, &[]);
     let file = after[0]["file"].as_str().unwrap();
-    assert_eq!((&after[0]["segment"], &after[0]["is_at_hand"]), (&1.into(), &true.into()));
+    assert_eq!((&after[0]["segment"], &after[0]["is_available"]), (&1.into(), &true.into()));
     let last = after[0]["last"].as_u64().unwrap();
     assert_eq!(last, before.len() as u64 - 1);
     assert_eq!(after[1..=before.len()], before, "every entry is unchanged");
@@ -91,7 +91,7 @@ fn sealed_segments_are_checked_and_exported() {
     let said = home.ok(&["audit", "verify"]);
     assert!(said.contains("segment 1 is not available: the chain continues from its signed head"), "{said}");
     let away = exported(&home, &[]);
-    assert_eq!((&away[0]["is_at_hand"], &away[1]["number"]), (&false.into(), &(last + 1).into()));
+    assert_eq!((&away[0]["is_available"], &away[1]["number"]), (&false.into(), &(last + 1).into()));
     let text = fs::read_to_string(home.file("elsewhere")).unwrap();
     fs::write(file, text.replacen("user", "User", 1)).unwrap();
     let wrong = home.run(&["audit", "verify"]);

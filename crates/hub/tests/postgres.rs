@@ -26,7 +26,7 @@ fn everything_is_in_the_database_and_what_opens_it_is_not() {
     assert_eq!(home.json(&["calls"])[0]["status"], "success");
     hub.signal(Signal::KILL);
     drop(hub);
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
     assert!(home.ok(&["audit", "export"]).lines().count() > 2);
     // The same with an option, and with a key file of another hub.
     let url = server().url(&database);
@@ -80,5 +80,5 @@ fn a_hub_works_on_when_its_database_is_back() {
     // The hub reconnects with a backoff of a few seconds at most.
     assert!((0..200).any(|_| home.run(&call).code == Some(0)), "the hub does not reconnect");
     assert!(hub.end().0.success());
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
 }

@@ -186,9 +186,9 @@ impl Stage {
             (Site::SignIn(UrlField::ResourceMetadata), _) => {
                 let shown = url.split('?').next().unwrap_or_default();
                 let is_it = |hop: &&linchpin_hub_core::hub::oauth::AuthTraceEntry| {
-                    hop.what == "protected resource metadata" && hop.url.ends_with(PATH)
+                    hop.purpose == "protected resource metadata" && hop.url.ends_with(PATH)
                 };
-                let hop = sign_in.hops.iter().rev().find(is_it);
+                let hop = sign_in.trace.iter().rev().find(is_it);
                 hop.is_none_or(|hop| hop.error.is_some() && hop.status.is_none()) && !shown.is_empty()
             }
             (Site::SignIn(UrlField::RevocationEndpoint), SignInStatus::Done) => {

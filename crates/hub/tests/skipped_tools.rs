@@ -47,9 +47,9 @@ fn inspect_and_doctor_show_what_is_left_out() {
     assert!(shown.contains(&format!("left out (2) bad {REASON}")), "{shown}");
     assert!(shown.contains(&format!("good {DOUBLED}")), "{shown}");
     let found = run(&[&["inspect", "--json"], &command[..]].concat()).expect_output(0, &[]).json();
-    let left_out = &found["left_out"]["tools"];
-    assert_eq!((&left_out[0]["name"], &left_out[1]["name"]), (&"bad".into(), &"good".into()), "{found}");
-    assert_eq!(found["left_out"]["prompts"], serde_json::json!([]));
+    let skipped = &found["skipped"]["tools"];
+    assert_eq!((&skipped[0]["name"], &skipped[1]["name"]), (&"bad".into(), &"good".into()), "{found}");
+    assert_eq!(found["skipped"]["prompts"], serde_json::json!([]));
     let shown = collapsed_output(&run(&[&["doctor"], &command[..]].concat()).expect_output(0, &[]));
     assert!(shown.contains(&format!("left out `bad`: {REASON}")), "{shown}");
 }
@@ -71,7 +71,7 @@ fn the_hub_stores_what_is_left_out_and_shows_it() {
     table(home.run(&["server", "show", "sloppy"]).expect_output(0, &[]));
     table(home.run(&["server", "test", "sloppy"]).expect_output(0, &[]));
     let shown = home.json(&["server", "show", "sloppy"]);
-    assert_eq!((&shown["tools"], shown["left_out"].as_array().unwrap().len()), (&1.into(), 2), "{shown}");
+    assert_eq!((&shown["tools"], shown["skipped"].as_array().unwrap().len()), (&1.into(), 2), "{shown}");
     let shown = collapsed_output(&home.run(&["doctor", "--server", "sloppy"]).expect_output(0, &[]));
     assert!(shown.contains(&format!("left out `bad`: {REASON}")), "{shown}");
 }

@@ -47,13 +47,13 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
     }
     assert_eq!(hub.list("/audit?limit=500"), rows);
     assert_eq!(hub.list("/audit?limit=2&after=3"), rows[3..5]);
-    assert_eq!(hub.get("/audit/verify")["is_whole"], true);
+    assert_eq!(hub.get("/audit/verify")["intact"], true);
     assert_eq!(agent.send("GET", "/audit/export", None).status, 403);
     hub.end();
 
     let whole = home.json(&["audit", "verify"]);
     let count = whole["entries"].as_u64().unwrap();
-    assert!(whole["is_whole"] == true && count >= rows.len() as u64, "{whole}");
+    assert!(whole["intact"] == true && count >= rows.len() as u64, "{whole}");
     let copy = std::fs::read(home.data().join("hub.db")).unwrap();
     let middle = count / 2;
     for (statement, broken) in [
@@ -72,20 +72,20 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
         let run = home.run(&["--json", "audit", "verify"]);
         let found: Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!(
-            (run.code, &found["is_whole"], &found["broken"]),
+            (run.code, &found["intact"], &found["first_bad_entry"]),
             (Some(1), &false.into(), &broken.into()),
             "{statement}: {found}"
         );
         let shown = home.run(&["audit", "verify"]);
         assert_eq!(shown.code, Some(1));
         assert!(
-            shown.stdout.contains("first damaged entry") && shown.stdout.contains(text(&found["problem"])),
+            shown.stdout.contains("first damaged entry") && shown.stdout.contains(text(&found["error"])),
             "{}",
             shown.stdout
         );
         std::fs::write(home.data().join("hub.db"), &copy).unwrap();
     }
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
     let hub = home.start();
     assert_eq!(hub.list("/audit?limit=500")[..rows.len()], rows);
 }

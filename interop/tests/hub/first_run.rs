@@ -50,6 +50,6 @@ fn a_newcomer_lists_calls_and_finds_everything_again() {
     assert_eq!(home.ok(&["tool", "call", "mcp_demo__echo", "--args", r#"{"message": "hi"}"#]), "hi\n");
     let on = hub.list("/audit?limit=500");
     assert!(on[..audit.len()] == audit && on.len() > audit.len(), "the audit continues");
-    assert_eq!(home.json(&["audit", "verify"])["is_whole"], true);
+    assert_eq!(home.json(&["audit", "verify"])["intact"], true);
     println!("debug build, second start: ready after {:?}", hub.startup_time);
 }

@@ -78,7 +78,11 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     is_nobody(&as_ada, "sign in again with `linchpin server sign-in notes --agent \"Ada\"`");
     is(&as_bob, "bob");
     let (again, yes) = (standing(&hub, &ada), standing(&hub, &bob));
-    assert_eq!((&again["signed_in"], &yes["signed_in"]), (&json!("again"), &json!("yes")), "{again} {yes}");
+    assert_eq!(
+        (&again["state"], &yes["state"]),
+        (&json!("reauthorization_required"), &json!("active")),
+        "{again} {yes}"
+    );
     let shown = home.run(&["doctor", "--server", "notes", "--agent", "Ada"]);
     assert!(
         shown.code == Some(1) && shown.stdout.contains("the OAuth grant is no longer accepted"),
@@ -101,7 +105,7 @@ async fn e4_each_agent_signs_in_with_its_own_account() {
     assert_eq!(place.take_actions(), ["revoked"]);
     is_nobody(&as_ada, "not signed in");
     is(&as_bob, "bob");
-    assert_eq!(standing(&hub, &ada)["signed_in"], "no");
+    assert_eq!(standing(&hub, &ada)["state"], "none");
     let log = hub.end();
     assert!(!log.contains("ERROR"), "{log}");
 }

@@ -11,8 +11,8 @@ use crate::{strings_at, text};
 fn default_settings() -> Value {
     json!({
         "description": null, "transport": "http", "headers": {}, "command": null, "env": [],
-        "is_from_file": false, "authentication": { "type": "none" }, "credentials": "shared",
-        "timeout_ms": 30_000, "retry_attempts": 3, "calls_per_minute": null, "calls_at_once": null, "enabled": true,
+        "is_configured": false, "authentication": { "type": "none" }, "credentials": "shared",
+        "timeout_ms": 30_000, "retry_attempts": 3, "calls_per_minute": null, "max_concurrent_calls": null, "enabled": true,
         "keep_history": true, "status": "disconnected", "error": null, "last_connected": null,
         "last_synced": null, "tools": 0,
     })

@@ -15,7 +15,7 @@ fn e3_tools_are_looked_at_when_asked_on_connecting_and_when_they_change() {
     let synced = hub.post("/servers/guarded/sync", Value::Null);
     assert_eq!(
         synced,
-        json!({ "tools": 9, "added": [], "changed": [], "gone": [], "back": [], "left_out": [] })
+        json!({ "tools": 9, "added": [], "changed": [], "removed": [], "restored": [], "skipped": [] })
     );
 
     let events = hub.subscribe(None);

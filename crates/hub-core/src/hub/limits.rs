@@ -57,9 +57,9 @@ impl Hub {
 
     /// Returns the store conditions that enforce the concurrency limits when another call starts.
     pub(super) async fn concurrency_limits(&self, actor: Actor, server: &Server) -> Result<Vec<StoreChange>> {
-        let agent = self.load_agent(actor).await?.and_then(|agent| agent.calls_at_once);
+        let agent = self.load_agent(actor).await?.and_then(|agent| agent.max_concurrent_calls);
         let server_limit =
-            server.settings.calls_at_once.map(|max| (ConcurrencyScope::Server(server.id), max));
+            server.settings.max_concurrent_calls.map(|max| (ConcurrencyScope::Server(server.id), max));
         let agent_limit = agent.map(|max| (ConcurrencyScope::Subject(actor.subject().to_string()), max));
         Ok([server_limit, agent_limit]
             .into_iter()

@@ -55,7 +55,7 @@ impl ServerSettings {
             enabled: true,
             keep_history: true,
             calls_per_minute: None,
-            calls_at_once: None,
+            max_concurrent_calls: None,
             revision: None,
         }
     }
@@ -75,8 +75,10 @@ impl ServerSettings {
         let defaults = ServerSettings::with_name(name);
         let timeout = form.number("timeout_ms", TIMEOUT_RANGE_MS)?.unwrap_or(DEFAULT_TIMEOUT_MS);
         let retries = form.number("retry_attempts", 0..=MAX_RETRIES)?;
-        let (rate, concurrency) =
-            (form.number("calls_per_minute", RATE_RANGE)?, form.number("calls_at_once", CONCURRENCY_RANGE)?);
+        let (rate, concurrency) = (
+            form.number("calls_per_minute", RATE_RANGE)?,
+            form.number("max_concurrent_calls", CONCURRENCY_RANGE)?,
+        );
         Ok(ServerSettings {
             description,
             authentication: authentication(form)?,
@@ -90,7 +92,7 @@ impl ServerSettings {
             enabled: form.boolean("enabled")?.unwrap_or(true),
             keep_history: form.boolean("keep_history")?.unwrap_or(true),
             calls_per_minute: rate.and_then(|rate| u32::try_from(rate).ok()),
-            calls_at_once: concurrency.and_then(|max| u32::try_from(max).ok()),
+            max_concurrent_calls: concurrency.and_then(|max| u32::try_from(max).ok()),
             revision: revision(form)?,
             ..defaults
         })

@@ -72,8 +72,8 @@ pub struct ServerSettings {
     /// Rate limit: calls, reads and prompts per minute. Default: unlimited.
     pub calls_per_minute: Option<u32>,
     /// Concurrency limit: calls in flight. Default: unlimited.
-    #[serde(default)]
-    pub calls_at_once: Option<u32>,
+    #[serde(default, alias = "calls_at_once")]
+    pub max_concurrent_calls: Option<u32>,
     /// Protocol revision of the connections to the server. Default: the newest that both sides support.
     #[serde(default)]
     pub revision: Option<Revision>,

@@ -17,7 +17,7 @@ fn the_least_that_can_be_said() {
     let expected = json!({
         "name": "Files", "description": null, "authentication": {"type": "none"}, "credentials": "shared",
         "timeout_ms": 30_000, "retry_attempts": 3, "enabled": true, "keep_history": true,
-        "calls_per_minute": null, "calls_at_once": null, "revision": null,
+        "calls_per_minute": null, "max_concurrent_calls": null, "revision": null,
     });
     assert_eq!(serde_json::to_value(&draft.settings).unwrap(), expected);
     let Transport::Http(remote) = draft.transport else { panic!("{:?}", draft.transport) };

@@ -29,12 +29,12 @@ pub struct ToolRecord {
     /// Time at which the tool was last listed.
     pub last_seen: Timestamp,
     /// Whether the last tool list of the server did not contain the tool any more.
-    pub is_gone: bool,
+    #[serde(rename = "is_gone")]
+    pub is_removed: bool,
 }
 
 /// Tool that a server lists and the hub does not use, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
-#[schemars(rename = "ToolLeftOut")]
 pub struct SkippedTool {
     /// Name that the server lists, or the position in the list if there is no name.
     pub name: String,
@@ -60,13 +60,13 @@ impl ToolRecord {
             is_trusted: false,
             first_seen: now,
             last_seen: now,
-            is_gone: false,
+            is_removed: false,
         }
     }
 
     /// Updates the record of a tool when the server lists it again.
     pub fn update_listing(&mut self, definition: Value, now: Timestamp) {
-        (self.definition, self.last_seen, self.is_gone) = (definition, now, false);
+        (self.definition, self.last_seen, self.is_removed) = (definition, now, false);
     }
 
     /// Pins and trusts the current definition.

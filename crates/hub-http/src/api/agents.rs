@@ -38,7 +38,7 @@ struct AgentFields {
     calls_per_minute: Option<u32>,
     /// Maximum number of concurrent calls. Default: no limit.
     #[schemars(range(min = 1, max = 1_000))]
-    calls_at_once: Option<u32>,
+    max_concurrent_calls: Option<u32>,
     /// Servers that the agent may use, by id or slug, with the selected tools of each.
     servers: Option<BTreeMap<String, ToolSelection>>,
 }

@@ -51,7 +51,7 @@ struct ServerFields {
     calls_per_minute: Option<u32>,
     /// Maximum number of concurrent calls. Default: no limit.
     #[schemars(range(min = 1, max = 1_000))]
-    calls_at_once: Option<u32>,
+    max_concurrent_calls: Option<u32>,
     /// Protocol revision of the connections to the server. Default: the newest that both sides support.
     revision: Option<String>,
     /// Whether the server is enabled. Default: true.

@@ -52,7 +52,7 @@ async fn the_browser_that_left_comes_back_and_no_other() {
     let hops = site.get("/servers/guarded/trace").await.ok();
     assert!(hops["items"].as_array().unwrap().len() > 3, "{hops}");
     let standing = site.get("/servers/guarded/sign-in").await.ok();
-    assert_eq!((&standing["signed_in"], &standing["hops"]), (&json!("yes"), &hops["items"]));
+    assert_eq!((&standing["state"], &standing["trace"]), (&json!("active"), &hops["items"]));
     assert_eq!(site.delete("/servers/guarded/sign-in").await.status, 204);
     assert_eq!(site.post("/calls", call).await.ok()["status"], "error");
     assert_eq!(authority.observations().revocations, 1, "the token was revoked");

@@ -86,7 +86,7 @@ async fn the_audit_is_read_checked_and_taken_along() {
     assert_eq!(numbers, (1..=seen.len() as u64).collect::<Vec<_>>());
     assert!(seen.iter().any(|entry| entry["action"] == "server.added"));
     let verified = site.get("/audit/verify").await.ok();
-    assert_eq!((&verified["is_whole"], &verified["entries"]), (&json!(true), &json!(seen.len())));
+    assert_eq!((&verified["intact"], &verified["entries"]), (&json!(true), &json!(seen.len())));
     let export = site.get("/audit/export").await;
     assert_eq!(export.header("content-type"), Some("application/jsonl"));
     let lines: Vec<Value> = export.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -75,7 +75,7 @@ async fn other_arguments_are_checked_and_both_are_recorded() {
     let over = stage.wait_for_call(call.id).await;
     assert_eq!(over.summary.as_deref(), Some("a little"));
     assert_eq!(over.arguments, Some(json!({"message": "a little"})));
-    assert_eq!(over.asked, Some(json!({"message": "all of it"})));
+    assert_eq!(over.requested_arguments, Some(json!({"message": "all of it"})));
     assert_eq!(over.warning.as_deref(), Some("a user edited the arguments before the call was sent"));
     let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
     let of = |action: &str| rows.iter().find(|row| row.action == action).unwrap().fields.clone();

@@ -35,7 +35,7 @@ fn change(place: &Path, sql: &str) {
 async fn every_change_of_a_row_is_found_where_it_is() {
     let stage = stage().await;
     let whole = verified(&stage).await;
-    assert!(whole.is_whole && whole.checkpoint == Some(whole.entries), "{whole:?}");
+    assert!(whole.intact && whole.checkpoint == Some(whole.entries), "{whole:?}");
     let entries = whole.entries;
     assert!(entries > 2 * CALLS as u64);
     let db = Connection::open(stage.folder.path().join("hub.db")).unwrap();
@@ -53,12 +53,12 @@ async fn every_change_of_a_row_is_found_where_it_is() {
         ] {
             db.execute_batch(&format!("UPDATE audit SET {column} WHERE number = {number}")).unwrap();
             let found = verified(&stage).await;
-            assert_eq!((found.is_whole, found.broken), (false, Some(number)), "{column} of {number}");
+            assert_eq!((found.intact, found.first_bad_entry), (false, Some(number)), "{column} of {number}");
             db.execute_batch(restore).unwrap();
         }
         db.execute_batch(&format!("DELETE FROM audit WHERE number = {number}")).unwrap();
         let found = verified(&stage).await;
-        assert_eq!((found.is_whole, found.broken), (false, Some(number)), "without {number}");
+        assert_eq!((found.intact, found.first_bad_entry), (false, Some(number)), "without {number}");
         db.execute_batch(restore).unwrap();
     }
     // Two rows are swapped.
@@ -70,10 +70,10 @@ async fn every_change_of_a_row_is_found_where_it_is() {
         );
         db.execute_batch(&swap).unwrap();
         let found = verified(&stage).await;
-        assert_eq!((found.is_whole, found.broken), (false, Some(one)));
+        assert_eq!((found.intact, found.first_bad_entry), (false, Some(one)));
         db.execute_batch(restore).unwrap();
     }
-    assert!(verified(&stage).await.is_whole);
+    assert!(verified(&stage).await.intact);
 }
 
 #[tokio::test]
@@ -84,8 +84,8 @@ async fn an_end_that_is_cut_off_is_missed() {
     for also in ["", "DELETE FROM checkpoints;"] {
         change(stage.folder.path(), &format!("DELETE FROM audit WHERE number > {}; {also}", entries - 3));
         let found = verified(&stage).await;
-        assert_eq!((found.is_whole, found.broken), (false, Some(entries - 2)));
-        assert!(found.problem.unwrap().contains("the end of the audit was cut off"));
+        assert_eq!((found.intact, found.first_bad_entry), (false, Some(entries - 2)));
+        assert!(found.error.unwrap().contains("the end of the audit was cut off"));
     }
     // A checkpoint that is not signed with this key is ignored, and reported.
     let file = stage.folder.path().join("checkpoints");
@@ -94,7 +94,7 @@ async fn an_end_that_is_cut_off_is_missed() {
     text.push_str(&forged);
     std::fs::write(&file, text).unwrap();
     let found = verified(&stage).await;
-    assert_eq!((found.kind, found.broken), (Some(Damage::EndMissing), Some(entries - 2)));
+    assert_eq!((found.kind, found.first_bad_entry), (Some(Damage::EndMissing), Some(entries - 2)));
 }
 
 #[tokio::test]
@@ -122,10 +122,10 @@ async fn a_checkpoint_that_was_cut_off_hides_no_other() {
     hub.read_resource(local_user(ADA), "up", "memory://a").await.unwrap();
     hub.shutdown().await;
     let found = verified(&stage).await;
-    assert!(found.is_whole && found.checkpoint == Some(found.entries), "{found:?}");
+    assert!(found.intact && found.checkpoint == Some(found.entries), "{found:?}");
     change(
         stage.folder.path(),
         &format!("DELETE FROM checkpoints; DELETE FROM audit WHERE number = {}", found.entries),
     );
-    assert_eq!(verified(&stage).await.broken, Some(found.entries));
+    assert_eq!(verified(&stage).await.first_bad_entry, Some(found.entries));
 }

@@ -65,8 +65,8 @@ impl StoppedHub {
     /// Verifies the audit and returns the kind of damage.
     async fn damage(&self) -> Option<Damage> {
         let found = self.verified().await;
-        assert_eq!(found.is_whole, found.kind.is_none(), "{found:?}");
-        assert_eq!(found.kind.is_some(), found.problem.is_some(), "{found:?}");
+        assert_eq!(found.intact, found.kind.is_none(), "{found:?}");
+        assert_eq!(found.kind.is_some(), found.error.is_some(), "{found:?}");
         found.kind
     }
 
@@ -101,7 +101,7 @@ async fn rewrite(ended: &StoppedHub, number: u64) {
 async fn a_chain_that_was_computed_again_is_not_the_signed_one() {
     let ended = StoppedHub::new().await;
     let found = ended.verified().await;
-    assert!(found.is_whole && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
+    assert!(found.intact && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
     rewrite(&ended, 2).await;
     assert_eq!(ended.damage().await, Some(Damage::Rewritten), "a checkpoint remains");
     ended.sql("DELETE FROM checkpoints");
@@ -154,7 +154,7 @@ async fn an_older_copy_is_found_and_is_accepted_by_command_alone() {
     let before = ended.verified().await.head;
     ended.hub().accept_audit().await.unwrap();
     let found = ended.verified().await;
-    assert!(found.is_whole && found.head == Some(found.entries), "{found:?}");
+    assert!(found.intact && found.head == Some(found.entries), "{found:?}");
     let rows = ended.store().audit_entries(ADA, found.entries - 1, 1).await.unwrap();
     assert_eq!(rows[0].action, "audit.accepted");
     assert!(rows[0].fields.contains(&format!("\"signed_head\":{}", before.unwrap())), "{}", rows[0].fields);
@@ -190,11 +190,11 @@ async fn a_store_from_before_gets_its_first_head_when_a_hub_starts() {
     fs::remove_file(ended.path().join("heads")).unwrap();
     ended.sql("DELETE FROM documents WHERE kind = 'store_id'");
     let found = ended.verified().await;
-    assert!(found.is_whole && found.head.is_none(), "{found:?}");
+    assert!(found.intact && found.head.is_none(), "{found:?}");
     assert!(found.note.unwrap().starts_with("there is no signed head yet"));
     ended.run(0).await;
     let found = ended.verified().await;
-    assert!(found.is_whole && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
+    assert!(found.intact && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_checkpoint_without_a_signature_is_reported_and_ignored() {
     fs::write(&file, format!("{text}{forged}")).unwrap();
     ended.sql("INSERT INTO checkpoints SELECT tenant, 999, at, hash, signature FROM checkpoints LIMIT 1");
     let found = ended.verified().await;
-    assert!(found.is_whole && found.checkpoint == Some(entries), "{found:?}");
+    assert!(found.intact && found.checkpoint == Some(entries), "{found:?}");
     assert_eq!(
         found.note.as_deref(),
         Some("2 checkpoints are not signed with the key of this hub and were ignored")
@@ -215,5 +215,5 @@ async fn a_checkpoint_without_a_signature_is_reported_and_ignored() {
     // The hub continues to write its own checkpoints.
     ended.run(1).await;
     let found = ended.verified().await;
-    assert!(found.is_whole && found.checkpoint == Some(found.entries), "{found:?}");
+    assert!(found.intact && found.checkpoint == Some(found.entries), "{found:?}");
 }

@@ -150,7 +150,7 @@ async fn a_server_that_leaves_the_file_is_disabled_and_comes_back_as_it_was() {
     for _ in 0..2 {
         for (slug, id) in ["a", "b"].into_iter().zip(ids) {
             let left = view(&stage, slug).await;
-            assert_eq!((left.id, left.enabled, left.has_left_file), (id, false, true));
+            assert_eq!((left.id, left.enabled, left.is_undeclared), (id, false, true));
             let error = left.error.unwrap();
             assert!(
                 error.starts_with("not in the configuration file any more") && left.command.is_none(),
@@ -174,7 +174,7 @@ async fn a_server_that_leaves_the_file_is_disabled_and_comes_back_as_it_was() {
     stage.hub.apply_config(ADA, servers).await.unwrap();
     for (slug, id) in ["a", "b"].into_iter().zip(ids) {
         let back = view(&stage, slug).await;
-        assert_eq!((back.id, back.enabled, back.has_left_file), (id, true, false));
+        assert_eq!((back.id, back.enabled, back.is_undeclared), (id, true, false));
         assert!(back.missing_secrets.is_empty());
     }
     assert_eq!(start_error(&stage).await, "server_unavailable", "it is started with its secret");
@@ -247,5 +247,5 @@ async fn a_configured_server_of_an_earlier_version_has_not_left_the_file() {
     assert!(document.body.as_object_mut().unwrap().remove("has_left_file").is_some());
     stage.store.commit(ADA, Batch::new().change(StoreChange::Put { document, version })).await.unwrap();
     let view = view(&stage, "a").await;
-    assert!(view.is_from_file && !view.has_left_file);
+    assert!(view.is_configured && !view.is_undeclared);
 }

@@ -25,7 +25,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
     assert_eq!((first.len(), used_tokens(&authority).len()), (1, 2), "each has its own token");
 
     let hops = stage.hub.trace(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
-    let whats: Vec<_> = hops.iter().map(|hop| &*hop.what).collect();
+    let whats: Vec<_> = hops.iter().map(|hop| &*hop.purpose).collect();
     assert!(
         whats.contains(&"protected resource metadata")
             && whats.contains(&"sign-in of the user in the browser"),

@@ -107,20 +107,20 @@ async fn too_many_cannot_be_away() {
 async fn what_was_asked_of_whom_is_still_known_after_a_restart() {
     let (mut stage, authority) = oauth_stage("shared").await;
     let before = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!((before.signed_in, before.hops.len()), (GrantState::No, 0));
+    assert_eq!((before.state, before.trace.len()), (GrantState::None, 0));
     assert_eq!(before.advice.as_deref(), Some("sign in with `linchpin server sign-in guarded`"));
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     let hops = stage.hub.trace(local_user(ADA), "guarded", None).await.unwrap();
-    let whats: Vec<_> = hops.iter().map(|hop| hop.what.as_str()).collect();
+    let whats: Vec<_> = hops.iter().map(|hop| hop.purpose.as_str()).collect();
     assert!(
         whats.contains(&"sign-in of the user in the browser") && whats.contains(&"token request"),
         "{whats:?}"
     );
     (stage.hub, stage.store) = open(&stage.folder, stage.clock.clone());
     let after = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!((after.signed_in, after.advice), (GrantState::Yes, None));
-    assert_eq!(after.hops.len(), hops.len());
-    let text = serde_json::to_string(&after.hops).unwrap();
+    assert_eq!((after.state, after.advice), (GrantState::Active, None));
+    assert_eq!(after.trace.len(), hops.len());
+    let text = serde_json::to_string(&after.trace).unwrap();
     assert!(authority.secrets().len() > 3 && !text.contains('?'));
     for secret in authority.secrets() {
         assert!(!text.contains(&secret) && !is_readable(&stage, &secret), "{text}");

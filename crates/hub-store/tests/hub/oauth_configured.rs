@@ -27,7 +27,7 @@ async fn configured(authentication: &Value) -> (Stage, Authority) {
 }
 
 async fn grant_status(stage: &Stage) -> GrantState {
-    stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap().signed_in
+    stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap().state
 }
 
 fn plain() -> Value {
@@ -44,7 +44,7 @@ async fn other_scopes_in_the_file_keep_the_grant() {
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     let more = json!({"type": "oauth", "scopes": ["read", "write"]});
     stage.hub.apply_config(ADA, declared(&authority, &more)).await.unwrap();
-    assert_eq!(grant_status(&stage).await, GrantState::Yes);
+    assert_eq!(grant_status(&stage).await, GrantState::Active);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }
 
@@ -63,13 +63,13 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
         let sent = authority.observations().requests.split_off(seen);
         assert!(sent.iter().all(|request| request.header("authorization").is_empty()), "{other}");
         if other["type"] == "oauth" {
-            assert_eq!(grant_status(&stage).await, GrantState::No);
+            assert_eq!(grant_status(&stage).await, GrantState::None);
             let error = failed.error.unwrap();
             assert!(error.contains("was for another URL, client or issuer: sign in again with"), "{error}");
         }
         // As it was: no user has to sign in again.
         stage.hub.apply_config(ADA, declared(&authority, &plain())).await.unwrap();
-        assert_eq!(grant_status(&stage).await, GrantState::Yes);
+        assert_eq!(grant_status(&stage).await, GrantState::Active);
         assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success, "{other}");
     }
     assert_eq!(used_tokens(&authority), before, "the same grant");
@@ -82,7 +82,7 @@ async fn a_sign_in_ends_when_the_file_changes_its_client() {
     stage.hub.apply_config(ADA, declared(&authority, &with_client(KnownClient::Public))).await.unwrap();
     let error = stage.hub.complete_sign_in(&query, &proof).await.unwrap_err();
     assert_eq!(error.code(), "sign_in_outdated");
-    assert_eq!(grant_status(&stage).await, GrantState::No);
+    assert_eq!(grant_status(&stage).await, GrantState::None);
 }
 
 #[tokio::test]
@@ -124,12 +124,12 @@ async fn a_grant_of_an_older_version_belongs_to_the_client_that_was_configured()
     let (stage, authority) = configured(&plain()).await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     store_legacy_binding(&stage).await;
-    assert_eq!(grant_status(&stage).await, GrantState::Yes);
+    assert_eq!(grant_status(&stage).await, GrantState::Active);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
     stage.hub.apply_config(ADA, declared(&authority, &with_client(KnownClient::Public))).await.unwrap();
-    assert_eq!(grant_status(&stage).await, GrantState::No);
+    assert_eq!(grant_status(&stage).await, GrantState::None);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Error);
     stage.hub.apply_config(ADA, declared(&authority, &plain())).await.unwrap();
-    assert_eq!(grant_status(&stage).await, GrantState::Yes);
+    assert_eq!(grant_status(&stage).await, GrantState::Active);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }

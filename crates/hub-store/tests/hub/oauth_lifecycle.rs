@@ -92,9 +92,12 @@ async fn a_grant_that_was_revoked_is_tried_once_and_others_go_on() {
     assert_eq!(request_counts(&authority), before, "no further requests");
     assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", Some(agent_of(one))).await.unwrap();
-    assert_eq!((standing.signed_in, standing.advice.as_deref()), (GrantState::Again, Some(says)));
+    assert_eq!(
+        (standing.state, standing.advice.as_deref()),
+        (GrantState::ReauthorizationRequired, Some(says))
+    );
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
-    assert_eq!(standing.signed_in, GrantState::Yes);
+    assert_eq!(standing.state, GrantState::Active);
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, SignInStatus::Done);
     for agent in [one, two] {
         assert_eq!(greet(&stage, agent).await.status, CallStatus::Success);
@@ -131,7 +134,7 @@ async fn an_authority_that_is_down_costs_nobody_the_sign_in() {
     authority.expire_tokens();
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Error);
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!(standing.signed_in, GrantState::Yes, "{standing:?}");
+    assert_eq!(standing.state, GrantState::Active, "{standing:?}");
     authority.set_behaviour(Authority::conforming());
     stage.clock.advance(2); // the backoff has elapsed
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
@@ -153,7 +156,7 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
     }
     assert_eq!((request_counts(&authority).0, authority.observations().authorizations), (0, 1));
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!((standing.signed_in, &*standing.wanted), (GrantState::Yes, &["write".to_owned()][..]));
+    assert_eq!((standing.state, &*standing.missing_scopes), (GrantState::Active, &["write".to_owned()][..]));
 
     // An abandoned or denied sign-in does not affect the grant.
     let (query, proof) = start_sign_in(&stage.hub, &authority, None).await;
@@ -176,7 +179,7 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
         assert_eq!(call(&stage.hub, local_user(ADA), tool).await.status, CallStatus::Success);
     }
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!((standing.advice, standing.wanted.len()), (None, 0));
+    assert_eq!((standing.advice, standing.missing_scopes.len()), (None, 0));
 }
 
 #[tokio::test]
@@ -190,7 +193,7 @@ async fn too_few_scopes_are_no_refusal() {
     let back = stage.hub.complete_sign_in(&query, &proof).await.unwrap();
     assert_eq!(back.progress, SignInStatus::Done);
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!((standing.signed_in, &*standing.wanted), (GrantState::Yes, &["read".to_owned()][..]));
+    assert_eq!((standing.state, &*standing.missing_scopes), (GrantState::Active, &["read".to_owned()][..]));
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     for tool in ["greet", "write"] {
         assert_eq!(call(&stage.hub, local_user(ADA), tool).await.status, CallStatus::Success);
@@ -209,5 +212,5 @@ async fn a_scope_that_cannot_be_had_is_not_asked_for_again() {
     let SignInStatus::Failed { error } = back.progress else { panic!("{back:?}") };
     assert!(error.contains("`invalid_scope`") && error.contains("are not requested any more"), "{error}");
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    assert_eq!((standing.signed_in, standing.wanted.len()), (GrantState::Yes, 0));
+    assert_eq!((standing.state, standing.missing_scopes.len()), (GrantState::Active, 0));
 }

@@ -343,21 +343,21 @@ async fn outcome(switch: Misbehavior) -> (String, GrantState, Observations) {
         assert!(!text.contains(&secret), "{switch:?}: {text}");
     }
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
-    (text, standing.signed_in, authority.observations())
+    (text, standing.state, authority.observations())
 }
 
 #[tokio::test]
 async fn what_people_read_and_what_is_kept() {
     for &(switch, step, part) in EXPECTED_FAILURES {
-        let (text, signed_in, seen) = Box::pin(outcome(switch)).await;
+        let (text, state, seen) = Box::pin(outcome(switch)).await;
         assert!(text.starts_with(step) && text.contains(part), "{switch:?}: {text}");
         assert!(!text.contains(char::is_control), "{switch:?}: {text:?}");
         let is_kept = !matches!(step, "beginning" | "coming back");
-        assert_eq!(signed_in != GrantState::No, is_kept, "{switch:?}: {signed_in:?}");
+        assert_eq!(state != GrantState::None, is_kept, "{switch:?}: {state:?}");
         assert_eq!(
-            signed_in == GrantState::Again,
+            state == GrantState::ReauthorizationRequired,
             text.contains("sign in again with"),
-            "{switch:?}: {signed_in:?}"
+            "{switch:?}: {state:?}"
         );
         // Resource metadata may be hosted at another origin; it is compared to the resource all the same.
         assert_eq!(seen.canary_connections > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");

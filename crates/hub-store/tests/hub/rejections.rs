@@ -109,7 +109,7 @@ async fn calls_over_the_limit_are_counted_in_one_entry() {
 #[tokio::test]
 async fn calls_without_room_are_counted_in_one_entry() {
     let stage = Stage::new().await;
-    let agent = agent(&stage, json!({"calls_at_once": 1})).await;
+    let agent = agent(&stage, json!({"max_concurrent_calls": 1})).await;
     let wanted = || CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
     stage.hub.call_tool(agent, wanted(), false).await.unwrap();
     for _ in 0..20 {

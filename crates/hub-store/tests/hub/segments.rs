@@ -71,7 +71,7 @@ async fn assert_each_entry_once(stage: &Stage) {
     let (numbers, head) = (entry_counts(stage).await, stage.store.audit_head(ADA).await.unwrap().number);
     assert!(numbers.keys().copied().eq(1..=head) && numbers.values().all(|count| *count == 1), "{numbers:?}");
     let found = verified(stage).await;
-    assert!(found.is_whole && found.entries == head && found.note.is_none(), "{found:?}");
+    assert!(found.intact && found.entries == head && found.note.is_none(), "{found:?}");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
         assert_eq!(files(&stage).len(), 1);
         db.execute_batch("DROP TRIGGER ends").unwrap();
         let found = verified(&stage).await;
-        assert!(found.is_whole && found.segments == 0, "{found:?}");
+        assert!(found.intact && found.segments == 0, "{found:?}");
     }
     // Days later more entries are old. The unfinished segment is completed unchanged.
     let begun = (files(&stage), fs::read(&files(&stage)[0]).unwrap());
@@ -172,10 +172,10 @@ async fn whatever_is_done_to_a_segment_is_found() {
     ] {
         fs::write(&files[1], &text).unwrap();
         let found = verified(&stage).await;
-        let problem = found.problem.unwrap();
-        assert!(!found.is_whole && problem.starts_with("segment 2: entry "), "{problem}");
+        let problem = found.error.unwrap();
+        assert!(!found.intact && problem.starts_with("segment 2: entry "), "{problem}");
         assert!(
-            problem.contains(what) && (number == 0 || found.broken == Some(number)),
+            problem.contains(what) && (number == 0 || found.first_bad_entry == Some(number)),
             "{number} {what}: {problem}"
         );
     }
@@ -188,7 +188,7 @@ async fn whatever_is_done_to_a_segment_is_found() {
     {
         fs::remove_file(&files[gone]).unwrap();
         let found = verified(&stage).await;
-        assert!(found.is_whole && found.note.as_ref().unwrap().starts_with(note), "{found:?}");
+        assert!(found.intact && found.note.as_ref().unwrap().starts_with(note), "{found:?}");
     }
     // The segment records in the store are signed, and cannot be removed unnoticed.
     let db = Connection::open(stage.folder.path().join("hub.db")).unwrap();
@@ -207,8 +207,8 @@ async fn whatever_is_done_to_a_segment_is_found() {
     ] {
         db.execute_batch(change).unwrap();
         let found = verified(&stage).await;
-        let problem = found.problem.unwrap();
-        assert!(!found.is_whole && problem.contains(what), "{what}: {problem}");
+        let problem = found.error.unwrap();
+        assert!(!found.intact && problem.contains(what), "{what}: {problem}");
         db.execute_batch("DELETE FROM documents; INSERT INTO documents SELECT * FROM before").unwrap();
     }
 }

@@ -43,17 +43,17 @@ async fn what_says_too_much_of_itself_is_left_out() {
     let mut watching = stage.hub.events().subscribe(ADA, None);
     let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
     assert_eq!((synced.tools, synced.added), (7, vec!["quiet".into()]));
-    let [talks] = &synced.left_out[..] else { panic!("{:?}", synced.left_out) };
+    let [talks] = &synced.skipped[..] else { panic!("{:?}", synced.skipped) };
     assert_eq!(talks.name, "talks");
     assert!(talks.reason.ends_with("bytes; the limit is 131072"), "{}", talks.reason);
     let shown = stage.hub.server(local_user(ADA), "up").await.unwrap();
-    assert_eq!(shown.left_out, synced.left_out, "it is stored with the server");
+    assert_eq!(shown.skipped, synced.skipped, "it is stored with the server");
     assert_eq!(next_tools_event(&mut watching).await["added"], json!({ "count": 1, "first": ["quiet"] }));
     // A tool whose description becomes too long is removed.
     handle.remove_tool("quiet");
     handle.add(tool("quiet", &"x".repeat(200 << 10))).unwrap();
     let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
-    assert_eq!((synced.gone, synced.left_out.len()), (vec!["quiet".to_owned()], 2));
+    assert_eq!((synced.removed, synced.skipped.len()), (vec!["quiet".to_owned()], 2));
     let call = stage.call(local_user(ADA), "quiet", json!({})).await.unwrap();
     assert_eq!(call.status, CallStatus::Denied);
 }
@@ -74,21 +74,21 @@ async fn what_one_agent_does_not_see_another_may() {
     };
     give(one, "token-of-one").await;
     stage.upstream.handle.remove_tool("big");
-    assert_eq!(look(Some(agent_of(one))).await.gone, ["big"], "no other agent could see it");
+    assert_eq!(look(Some(agent_of(one))).await.removed, ["big"], "no other agent could see it");
     give(two, "token-of-two").await;
     stage.upstream.handle.remove_tool("fail");
-    assert_eq!(look(Some(agent_of(one))).await.gone, Vec::<String>::new(), "the other agent may see it");
+    assert_eq!(look(Some(agent_of(one))).await.removed, Vec::<String>::new(), "the other agent may see it");
     let enable = async |agent, enabled: bool| {
         let changes = json!({ "enabled": enabled });
         stage.hub.update_agent(local_user(ADA), agent_of(agent), changes).await.unwrap();
     };
     enable(two, false).await;
     let synced = look(None).await;
-    assert_eq!((synced.gone.len(), synced.tools), (0, 5), "an agent that was not synced may see it");
+    assert_eq!((synced.removed.len(), synced.tools), (0, 5), "an agent that was not synced may see it");
     enable(two, true).await;
     stage.upstream.tokens.lock().unwrap().clear();
     let synced = look(None).await;
-    assert_eq!((synced.gone, synced.tools), (vec!["fail".to_owned()], 4), "all agents were synced");
+    assert_eq!((synced.removed, synced.tools), (vec!["fail".to_owned()], 4), "all agents were synced");
     let tokens = stage.upstream.tokens.lock().unwrap().clone();
     for token in ["Bearer token-of-one", "Bearer token-of-two"] {
         assert!(tokens.iter().any(|sent| sent == token), "{tokens:?}");
@@ -117,7 +117,7 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
         hub.disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.remove_tool("late");
         stage.clock.advance(15 * 60);
-        assert_eq!(next_tools_event(&mut watching).await["gone"]["first"], json!(["late"]));
+        assert_eq!(next_tools_event(&mut watching).await["removed"]["first"], json!(["late"]));
         drop(end);
     };
     tokio::join!(running, story);

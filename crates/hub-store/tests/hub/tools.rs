@@ -150,7 +150,7 @@ async fn a_dead_server_keeps_its_tools_and_hides_no_other() {
 async fn what_is_gone_is_gone_until_it_comes_back() {
     let stage = Stage::new().await;
     stage.upstream.handle.remove_tool("big");
-    assert_eq!(stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap().gone, ["big"]);
+    assert_eq!(stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap().removed, ["big"]);
     let call = stage.call(local_user(ADA), "big", json!({"bytes": 1})).await.unwrap();
     assert_eq!(call.error.as_deref(), Some("the server no longer has this tool"));
     assert_eq!(stage.hub.server(local_user(ADA), "up").await.unwrap().tools, 5);
@@ -160,10 +160,10 @@ async fn what_is_gone_is_gone_until_it_comes_back() {
     for name in ["fail", "token"] {
         stage.upstream.handle.remove_tool(name);
     }
-    assert_eq!(stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap().gone.len(), 2);
+    assert_eq!(stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap().removed.len(), 2);
     stage.upstream.handle.add(tool("fresh", "Is new")).unwrap();
     let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
-    assert_eq!((synced.added, synced.back.len(), synced.tools), (vec!["fresh".to_owned()], 0, 5));
+    assert_eq!((synced.added, synced.restored.len(), synced.tools), (vec!["fresh".to_owned()], 0, 5));
 }
 
 #[tokio::test]

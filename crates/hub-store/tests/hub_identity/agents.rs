@@ -14,9 +14,9 @@ fn page(limit: usize, after: Option<String>) -> PageRequest {
 async fn the_least_and_the_most_that_can_be_said() {
     let stage = Stage::open().await;
     let (files, mail) = (stage.server(LOCAL, 1, "files").await, stage.server(LOCAL, 2, "mail").await);
-    for (number, is_gone) in [(1, false), (2, false), (3, true)] {
+    for (number, is_removed) in [(1, false), (2, false), (3, true)] {
         let mut tool = ToolRecord::new(mail, format!("tool-{number}"), json!({}), stage.clock.now());
-        tool.is_gone = is_gone;
+        tool.is_removed = is_removed;
         let document =
             Document::new(DocumentKey::new(DocumentKind::Tool, number), &tool).unwrap().with_parent(mail);
         stage
@@ -28,13 +28,13 @@ async fn the_least_and_the_most_that_can_be_said() {
     let least = stage.hub.add_agent(ADA, json!({"name": " helper ", "model": null})).await.unwrap();
     let expected = json!({
         "id": least.summary.id, "name": "helper", "model": null, "approval": "always-ask", "enabled": true,
-        "calls_per_minute": null, "calls_at_once": null, "server_count": 0, "tool_count": 0, "created": stage.clock.now(), "updated": stage.clock.now(),
+        "calls_per_minute": null, "max_concurrent_calls": null, "server_count": 0, "tool_count": 0, "created": stage.clock.now(), "updated": stage.clock.now(),
         "instructions": "", "servers": {},
     });
     assert_eq!(json!(least), expected);
     let most = json!({
         "name": "日".repeat(100), "instructions": "i".repeat(100_000), "model": "m".repeat(200), "approval": "trusted-only",
-        "enabled": false, "calls_per_minute": 100_000, "calls_at_once": 1_000,
+        "enabled": false, "calls_per_minute": 100_000, "max_concurrent_calls": 1_000,
         "servers": {"files": {"tools": ["b", "a", "b"], "trusted": ["a"]}, mail.to_string(): {}},
     });
     let view = stage.hub.add_agent(ADA, most).await.unwrap();

@@ -24,7 +24,7 @@ const DETAIL_COLUMNS: [Column; 12] = [
     column("approval", "/approval"),
     column("enabled", "/enabled"),
     column("calls per minute", "/calls_per_minute"),
-    column("concurrent calls", "/calls_at_once"),
+    column("concurrent calls", "/max_concurrent_calls"),
     column("servers", "/servers"),
     column("tools", "/tool_count"),
     column("created", "/created"),
@@ -94,7 +94,7 @@ pub(crate) struct AgentFields {
     calls_per_minute: Option<u32>,
     /// Concurrency limit of the agent: maximum number of running calls; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
-    calls_at_once: Option<u32>,
+    max_concurrent_calls: Option<u32>,
     /// Disable the agent, so that its tokens are rejected
     #[arg(long)]
     disabled: bool,
@@ -118,7 +118,7 @@ impl AgentFields {
             ("approval", text(&self.approval)),
             ("servers", (!self.servers.is_empty()).then(|| self.servers()).transpose()?),
             ("calls_per_minute", limit(self.calls_per_minute)),
-            ("calls_at_once", limit(self.calls_at_once)),
+            ("max_concurrent_calls", limit(self.max_concurrent_calls)),
             ("enabled", self.disabled.then(|| json!(false))),
         ])
     }
@@ -183,7 +183,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
             if fields.iter().all(|(_, value)| value.is_none()) {
                 let text = "nothing to update: add --name, --instructions, --model, --approval, --server, --trust, \
-                            --calls-per-minute, --calls-at-once, --enabled or --disabled";
+                            --calls-per-minute, --max-concurrent-calls, --enabled or --disabled";
                 return Err(CliError::usage(text));
             }
             let agent = api.patch(&agent_arg.path(&api).await?, &json_object(fields)).await?;
@@ -271,7 +271,7 @@ mod tests {
             servers: texts(&["demo", "files:read, list"]),
             trusted: texts(&["files:read"]),
             calls_per_minute: None,
-            calls_at_once: None,
+            max_concurrent_calls: None,
             disabled: false,
         };
         let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});

@@ -20,15 +20,15 @@ use crate::config::{Config, HubPaths};
 use crate::error::{CliError, CliErrorKind};
 
 const VERIFICATION_COLUMNS: [Column; 10] = [
-    column("intact", "/is_whole"),
+    column("intact", "/intact"),
     column("entries", "/entries"),
     column("last checkpoint", "/checkpoint"),
     column("signed head", "/head"),
     column("segments", "/segments"),
     column("note", "/note"),
     column("kind", "/kind"),
-    column("first damaged entry", "/broken"),
-    column("problem", "/problem"),
+    column("first damaged entry", "/first_bad_entry"),
+    column("error", "/error"),
     column("digest", "/hash"),
 ];
 
@@ -62,7 +62,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
                 None => verify_local(&context.paths()?).await?,
             };
             context.output.print_details(&verification, &VERIFICATION_COLUMNS)?;
-            Ok(ExitCode::from(u8::from(verification["is_whole"] != true)))
+            Ok(ExitCode::from(u8::from(verification["intact"] != true)))
         }
         Command::Accept => {
             accept(context).await?;
@@ -154,7 +154,7 @@ fn print_segment(segment: &Segment, folder: &Path, after: u64) -> Result<(), Cli
     let file = folder.join(segment.file_name());
     let mut line = json!(segment);
     line["file"] = json!(file);
-    line["is_at_hand"] = json!(file.exists());
+    line["is_available"] = json!(file.exists());
     print(&format!("{line}\n"))?;
     segment.read::<CliError>(folder, |row| {
         if row.number > after {

@@ -41,10 +41,10 @@ const RESTORE_COLUMNS: [Column; 7] = [
     column("created", "/at"),
     column("records", "/records"),
     column("calls with unknown outcome", "/unknown"),
-    column("audit intact", "/audit/is_whole"),
+    column("audit intact", "/audit/intact"),
     column("audit entries", "/audit/entries"),
     column("note", "/audit/note"),
-    column("problem", "/audit/problem"),
+    column("error", "/audit/error"),
 ];
 
 #[derive(Args)]
@@ -199,7 +199,7 @@ pub(super) async fn restore(
     let mut report = json!(contents);
     (report["unknown"], report["audit"]) = (json!(unknown), json!(audit));
     context.output.print_details(&report, &RESTORE_COLUMNS)?;
-    Ok(ExitCode::from(u8::from(!audit.is_whole)))
+    Ok(ExitCode::from(u8::from(!audit.intact)))
 }
 
 /// Returns the paths of the local hub; `--hub` is an error.

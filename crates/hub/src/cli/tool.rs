@@ -27,7 +27,7 @@ const DETAIL_COLUMNS: [Column; 13] = [
     column("state", "/state"),
     column("callable", "/is_callable"),
     column("stale", "/is_stale"),
-    column("removed", "/is_gone"),
+    column("removed", "/is_removed"),
     column("hidden characters", "/hidden_characters"),
     column("pin", "/pin"),
     column("first seen", "/first_seen"),

@@ -31,20 +31,20 @@ pub(crate) async fn examine(
         } else {
             let path = format!("/servers/{slug}/sign-in{}", query_string([("agent", agent)]));
             let status = api.get(&path).await?;
-            steps.extend(status["hops"].as_array().into_iter().flatten().map(trace_step));
+            steps.extend(status["trace"].as_array().into_iter().flatten().map(trace_step));
             steps.push(sign_in_step(&status));
-            trace = status["hops"].clone();
+            trace = status["trace"].clone();
         }
     }
     steps.push(tools_step(&server, &slug));
-    let skipped = server["left_out"].as_array().into_iter().flatten();
+    let skipped = server["skipped"].as_array().into_iter().flatten();
     steps.extend(
         skipped.map(|tool| DoctorStep::skipped_tool(&json_text(&tool["name"]), &json_text(&tool["reason"]))),
     );
     let is_healthy = steps.iter().all(|step| step.ok);
     print(&if context.output.json {
         let steps: Vec<_> = steps.iter().map(DoctorStep::to_json).collect();
-        format!("{}\n", json!({ "server": slug, "ok": is_healthy, "steps": steps, "hops": trace }))
+        format!("{}\n", json!({ "server": slug, "ok": is_healthy, "steps": steps, "trace": trace }))
     } else {
         text::render(&slug, &steps, OutputStyle::stdout())
     })?;
@@ -89,18 +89,20 @@ fn trace_step(entry: &Value) -> DoctorStep {
     let text = format!(
         "{} {} at {}{outcome}",
         json_text(&entry["at"]),
-        json_text(&entry["what"]),
+        json_text(&entry["purpose"]),
         json_text(&entry["url"])
     );
-    let millis = entry["took_ms"].as_u64().unwrap_or_default();
+    let millis = entry["duration_ms"].as_u64().unwrap_or_default();
     DoctorStep::passed("hop", text).with_duration(std::time::Duration::from_millis(millis))
 }
 
 fn sign_in_step(status: &Value) -> DoctorStep {
     let advice = status["advice"].as_str().map(one_line);
-    match &*json_text(&status["signed_in"]) {
-        "yes" => DoctorStep::passed("sign-in", "signed in to this server").with_advice(advice),
-        "again" => DoctorStep::failed("sign-in", "the OAuth grant is no longer accepted", advice),
+    match &*json_text(&status["state"]) {
+        "active" => DoctorStep::passed("sign-in", "signed in to this server").with_advice(advice),
+        "reauthorization_required" => {
+            DoctorStep::failed("sign-in", "the OAuth grant is no longer accepted", advice)
+        }
         _ => DoctorStep::failed("sign-in", "not signed in to this server", advice),
     }
 }

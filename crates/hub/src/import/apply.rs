@@ -80,7 +80,7 @@ async fn write_configured(
         config::add(file, slug, &fields)?;
         *is_stored = true;
         if let Some(api) = api {
-            wait_until_applied(context, api, slug, |server| server["has_left_file"] == false).await?;
+            wait_until_applied(context, api, slug, |server| server["is_undeclared"] == false).await?;
         }
         return Ok(());
     }

@@ -277,7 +277,7 @@ impl ExistingServers<'_> {
             return (slug.as_str() == DEMO).then(|| built_in(Map::new()));
         };
         if view["transport"] == "stdio" {
-            if view["has_left_file"] == true {
+            if view["is_undeclared"] == true {
                 return None; // adding it to the file restores it
             }
             // The built-in demo server.
@@ -291,7 +291,7 @@ impl ExistingServers<'_> {
         Some(ExistingServer {
             name: view["name"].as_str().unwrap_or_default().to_owned(),
             is_stdio: false,
-            is_configured: view["is_from_file"] == true,
+            is_configured: view["is_configured"] == true,
             fields: fields.into_iter().map(|name| (name.to_owned(), view[name].clone())).collect(),
             has_authentication: uses_authentication(&view["authentication"]),
         })

@@ -82,7 +82,7 @@ impl Inspection {
             "resources": encode_items(self.resources.as_ref(), revision),
             "resource_templates": encode_items(self.templates.as_ref(), revision),
             "prompts": encode_items(self.prompts.as_ref(), revision),
-            "left_out": {
+            "skipped": {
                 "tools": encode_skipped(self.tools.as_ref()),
                 "resources": encode_skipped(self.resources.as_ref()),
                 "resource_templates": encode_skipped(self.templates.as_ref()),

@@ -65,9 +65,10 @@ impl Hub {
         }
         let limits = [
             ("calls_per_minute", RATE_RANGE, &mut agent.calls_per_minute),
-            ("calls_at_once", CONCURRENCY_RANGE, &mut agent.calls_at_once),
+            ("max_concurrent_calls", CONCURRENCY_RANGE, &mut agent.max_concurrent_calls),
         ];
         for (field, range, limit) in limits {
+            form.also_accepts(field);
             if is_present(&form, field) {
                 *limit = form.number(field, range)?.and_then(|number| u32::try_from(number).ok());
             }

@@ -34,7 +34,7 @@ pub struct AgentSummary {
     /// Rate limit in calls per minute.
     pub calls_per_minute: Option<u32>,
     /// Maximum number of concurrent calls.
-    pub calls_at_once: Option<u32>,
+    pub max_concurrent_calls: Option<u32>,
     /// Number of servers that the agent may use.
     pub server_count: usize,
     /// Number of tools: the selected ones, and all known tools of servers without a selection.
@@ -123,7 +123,7 @@ impl Hub {
             approval: ApprovalMode::default(),
             enabled: true,
             calls_per_minute: None,
-            calls_at_once: None,
+            max_concurrent_calls: None,
             created: now,
             updated: now,
         };
@@ -203,7 +203,7 @@ impl Hub {
                     let all = self
                         .load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.to_string()))
                         .await?;
-                    let count = all.iter().filter(|(tool, _)| !tool.is_gone).count();
+                    let count = all.iter().filter(|(tool, _)| !tool.is_removed).count();
                     *tool_counts.entry(*server).or_insert(count)
                 }
                 (Some(tools), _) => tools.len(),
@@ -216,7 +216,7 @@ impl Hub {
             approval: agent.approval,
             enabled: agent.enabled,
             calls_per_minute: agent.calls_per_minute,
-            calls_at_once: agent.calls_at_once,
+            max_concurrent_calls: agent.max_concurrent_calls,
             server_count: agent.servers.len(),
             tool_count,
             created: agent.created,

@@ -19,7 +19,7 @@ use crate::store::{DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoredDocume
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct AuditVerification {
     /// Whether the audit is intact: no entry is changed or missing.
-    pub is_whole: bool,
+    pub intact: bool,
     /// Number of verified entries.
     pub entries: u64,
     /// Digest of the last verified entry.
@@ -35,9 +35,9 @@ pub struct AuditVerification {
     /// Kind of damage, if the audit is not intact.
     pub kind: Option<Damage>,
     /// First entry that is not as it was written.
-    pub broken: Option<u64>,
+    pub first_bad_entry: Option<u64>,
     /// Description of the damage that was found in the audit.
-    pub problem: Option<String>,
+    pub error: Option<String>,
 }
 
 /// Paths of the audit files outside the store: checkpoints, signed heads and segments.
@@ -84,12 +84,12 @@ pub async fn verify(
         .into_iter()
         .chain(describe_missing_segments(&verification.missing_segments))
         .collect();
-    let (kind, number, problem) = match broken {
+    let (kind, number, error) = match broken {
         Some(AuditDamage { kind, number, problem }) => (Some(kind), Some(number), Some(problem)),
         None => (None, None, None),
     };
     Ok(AuditVerification {
-        is_whole: kind.is_none(),
+        intact: kind.is_none(),
         entries: head.number,
         hash: head.hash.to_string(),
         checkpoint: signed.checkpoint.as_ref().map(|last| last.head.number),
@@ -97,8 +97,8 @@ pub async fn verify(
         segments: verification.segments,
         note: Some(notes.join("; ")).filter(|note| !note.is_empty()),
         kind,
-        broken: number,
-        problem,
+        first_bad_entry: number,
+        error,
     })
 }
 

@@ -70,7 +70,7 @@ impl Hub {
             let mut view = self.view_approval(actor, approval, &mut names).await?;
             let call = &mut view.call;
             (call.result, call.summary) = (None, None);
-            for arguments in [&mut call.arguments, &mut call.asked] {
+            for arguments in [&mut call.arguments, &mut call.requested_arguments] {
                 arguments.take_if(|arguments| arguments.to_string().len() > MAX_LISTED_ARGUMENT_BYTES);
             }
             views.push(view);

@@ -47,7 +47,7 @@ pub struct CallView {
     /// Arguments, if they are stored.
     pub arguments: Option<Value>,
     /// Originally requested arguments, if a user has edited them.
-    pub asked: Option<Value>,
+    pub requested_arguments: Option<Value>,
     /// Result of the tool, if the call has ended with one and it is stored.
     pub result: Option<Value>,
     /// Text form of the result, truncated if it is too large.
@@ -85,7 +85,7 @@ impl CallView {
             subject_name: None,
             status,
             arguments: Some(plan.arguments.clone()),
-            asked: plan.requested_arguments.clone(),
+            requested_arguments: plan.requested_arguments.clone(),
             result: None,
             summary: None,
             warning: None,
@@ -198,7 +198,7 @@ impl Hub {
             subject: call.subject,
             status: call.status,
             arguments,
-            asked: requested,
+            requested_arguments: requested,
             summary: None,
             result,
             warning,

@@ -34,11 +34,11 @@ impl GrantAuthorizer {
         if self.grants.replace_last_version(version) {
             self.oauth.reload();
             let status = self.status.read().await.map_err(|error| super::grant_store::store_error(&error))?;
-            *lock(&self.rejection) = status.again;
+            *lock(&self.rejection) = status.reauthorization;
         }
         match &*lock(&self.rejection) {
             Some(rejection) if rejection.version == version => {
-                Err(AuthError::new(AuthErrorKind::SignInRequired, rejection.why.clone()))
+                Err(AuthError::new(AuthErrorKind::SignInRequired, rejection.reason.clone()))
             }
             _ => Ok(()),
         }
@@ -66,10 +66,11 @@ impl GrantAuthorizer {
         let reason =
             format!("the sign-in to `{slug}` has expired or was revoked: sign in again with `{command}`");
         tracing::info!(server = slug, %error, "OAuth grant rejected; reauthorization required");
-        let rejection = ReauthorizationRequired { version, why: reason.clone() };
+        let rejection = ReauthorizationRequired { version, reason: reason.clone() };
         *lock(&self.rejection) = Some(rejection.clone());
-        let stored =
-            self.status.update(|status| status.again.replace(rejection.clone()) != Some(rejection.clone()));
+        let stored = self
+            .status
+            .update(|status| status.reauthorization.replace(rejection.clone()) != Some(rejection.clone()));
         if let Err(error) = stored.await {
             tracing::warn!(%error, "failed to store the rejection of an OAuth grant");
         }

@@ -122,10 +122,10 @@ impl Hub {
     /// there were any.
     async fn clear_missing_scopes(&self, owner: GrantOwner, server: &Server) -> Result<&'static str> {
         let status_store = self.status_store(owner, server)?;
-        if status_store.read().await?.wanted.is_empty() {
+        if status_store.read().await?.missing_scopes.is_empty() {
             return Ok("");
         }
-        status_store.update(|status| !std::mem::take(&mut status.wanted).is_empty()).await?;
+        status_store.update(|status| !std::mem::take(&mut status.missing_scopes).is_empty()).await?;
         Ok(
             ": the additional scopes that the server required are not requested any more; start the sign-in again",
         )
@@ -161,8 +161,8 @@ impl Hub {
         let reset = match self.status_store(owner, server) {
             Ok(status_store) => {
                 let change = status_store.update(|status| {
-                    let had_any = status.again.take().is_some() | !status.wanted.is_empty();
-                    status.wanted.clear();
+                    let had_any = status.reauthorization.take().is_some() | !status.missing_scopes.is_empty();
+                    status.missing_scopes.clear();
                     status.add_missing_scopes(missing.iter()) | had_any
                 });
                 change.await

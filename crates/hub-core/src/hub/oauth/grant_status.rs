@@ -33,7 +33,8 @@ pub struct AuthTraceEntry {
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// Purpose of the OAuth request, such as `token request`.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub purpose: String,
     /// URL of the OAuth request without its query.
     pub url: String,
     /// HTTP status, if a response arrived.
@@ -41,7 +42,8 @@ pub struct AuthTraceEntry {
     /// Error, if no response arrived.
     pub error: Option<String>,
     /// Duration of the request in milliseconds.
-    pub took_ms: u64,
+    #[serde(alias = "took_ms")]
+    pub duration_ms: u64,
 }
 
 impl AuthTraceEntry {
@@ -49,14 +51,14 @@ impl AuthTraceEntry {
         let short = |text: &str| escape_invisible(text).chars().take(MAX_TRACE_TEXT_LEN).collect::<String>();
         AuthTraceEntry {
             at,
-            what: step.purpose.map_or_else(
+            purpose: step.purpose.map_or_else(
                 || "sign-in of the user in the browser".to_owned(),
                 |purpose| purpose.to_string(),
             ),
             url: short(step.url),
             status: step.status,
             error: step.error.map(|error| short(&error.to_string())),
-            took_ms: u64::try_from(step.duration.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(step.duration.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
@@ -65,11 +67,14 @@ impl AuthTraceEntry {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct GrantStatus {
     /// Recent OAuth requests for this grant, oldest first, for troubleshooting.
-    pub(super) hops: VecDeque<AuthTraceEntry>,
+    #[serde(rename = "hops")]
+    pub(super) trace: VecDeque<AuthTraceEntry>,
     /// Reason why the server rejected the grant, if a user has to sign in again.
-    pub(super) again: Option<ReauthorizationRequired>,
+    #[serde(rename = "again")]
+    pub(super) reauthorization: Option<ReauthorizationRequired>,
     /// Scopes that the server requires and the grant lacks.
-    pub(super) wanted: Vec<String>,
+    #[serde(rename = "wanted")]
+    pub(super) missing_scopes: Vec<String>,
 }
 
 /// Rejection of a grant: a user has to sign in again.
@@ -77,25 +82,28 @@ pub(super) struct GrantStatus {
 pub(super) struct ReauthorizationRequired {
     /// Version of the rejected grant.
     pub(super) version: u64,
-    pub(super) why: String,
+    #[serde(rename = "why")]
+    pub(super) reason: String,
 }
 
 impl GrantStatus {
     fn append_trace(&mut self, trace: &[AuthTraceEntry]) {
-        self.hops.extend(trace.iter().cloned());
-        let excess = self.hops.len().saturating_sub(MAX_TRACE_ENTRIES);
-        self.hops.drain(..excess);
+        self.trace.extend(trace.iter().cloned());
+        let excess = self.trace.len().saturating_sub(MAX_TRACE_ENTRIES);
+        self.trace.drain(..excess);
     }
 
     /// Adds scopes that the server requires to the missing scopes of the grant. Returns whether any was new.
     pub(super) fn add_missing_scopes<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) -> bool {
-        let before = self.wanted.len();
+        let before = self.missing_scopes.len();
         for scope in scopes {
-            if self.wanted.len() < MAX_MISSING_SCOPES && !self.wanted.iter().any(|missing| missing == scope) {
-                self.wanted.push(scope.to_owned());
+            if self.missing_scopes.len() < MAX_MISSING_SCOPES
+                && !self.missing_scopes.iter().any(|missing| missing == scope)
+            {
+                self.missing_scopes.push(scope.to_owned());
             }
         }
-        self.wanted.len() > before
+        self.missing_scopes.len() > before
     }
 }
 

@@ -75,27 +75,27 @@ impl OAuthBroker {
 
 /// Whether an OAuth grant for a server exists and is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum GrantState {
     /// No grant is stored.
-    No,
+    None,
     /// An OAuth grant is stored and usable.
-    Yes,
+    Active,
     /// The server rejected the OAuth grant: a user has to sign in again.
-    Again,
+    ReauthorizationRequired,
 }
 
 /// Status of the OAuth grant for a server, as shown to users, with advice and recent requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct GrantStatusView {
     /// Whether an OAuth grant for the server exists and is usable.
-    pub signed_in: GrantState,
+    pub state: GrantState,
     /// Scopes that the server requires and that were not granted.
-    pub wanted: Vec<String>,
+    pub missing_scopes: Vec<String>,
     /// Recommended action of the user, if one is needed.
     pub advice: Option<String>,
     /// OAuth requests of recent sign-ins and refreshes, oldest first.
-    pub hops: Vec<AuthTraceEntry>,
+    pub trace: Vec<AuthTraceEntry>,
 }
 
 impl Hub {
@@ -227,7 +227,7 @@ impl Hub {
         let server = self.find_server(actor.tenant(), name).await?;
         let status_store =
             self.status_store(GrantOwner { tenant: actor.tenant(), server: server.id, agent }, &server)?;
-        Ok(status_store.read().await?.hops.into())
+        Ok(status_store.read().await?.trace.into())
     }
 
     /// Returns the grant status of a server with the recommended action.
@@ -244,20 +244,28 @@ impl Hub {
         let status_store = self.status_store(owner, &server)?;
         let (status, command) = (status_store.read().await?, self.sign_in_command(owner, &server).await?);
         let grant = self.grant_version(owner.tenant, &grant_binding(&server, agent)?).await?;
-        let reauthorization = status.again.filter(|reauthorization| grant == Some(reauthorization.version));
-        let (signed_in, advice) = match (grant, reauthorization) {
-            (None, _) => (GrantState::No, Some(format!("sign in with `{command}`"))),
-            (Some(_), Some(reauthorization)) => (GrantState::Again, Some(reauthorization.why)),
-            (Some(_), None) if status.wanted.is_empty() => (GrantState::Yes, None),
+        let reauthorization =
+            status.reauthorization.filter(|reauthorization| grant == Some(reauthorization.version));
+        let (state, advice) = match (grant, reauthorization) {
+            (None, _) => (GrantState::None, Some(format!("sign in with `{command}`"))),
+            (Some(_), Some(reauthorization)) => {
+                (GrantState::ReauthorizationRequired, Some(reauthorization.reason))
+            }
+            (Some(_), None) if status.missing_scopes.is_empty() => (GrantState::Active, None),
             (Some(_), None) => {
                 let text = format!(
                     "some tools of the server require the scope `{}`: sign in again with `{command}`",
-                    status.wanted.join(" ")
+                    status.missing_scopes.join(" ")
                 );
-                (GrantState::Yes, Some(text))
+                (GrantState::Active, Some(text))
             }
         };
-        Ok(GrantStatusView { signed_in, wanted: status.wanted, advice, hops: status.hops.into() })
+        Ok(GrantStatusView {
+            state,
+            missing_scopes: status.missing_scopes,
+            advice,
+            trace: status.trace.into(),
+        })
     }
 }
 

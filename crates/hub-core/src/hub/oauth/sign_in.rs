@@ -59,7 +59,7 @@ pub struct SignInView {
     #[schemars(with = "String")]
     pub created: Timestamp,
     /// OAuth requests of the sign-in, oldest first.
-    pub hops: Vec<AuthTraceEntry>,
+    pub trace: Vec<AuthTraceEntry>,
 }
 
 /// Returns the `state` parameter of a query.
@@ -159,7 +159,7 @@ impl Hub {
         let before = GrantStore::new(self, owner, server, tokens.clone())?.without_tokens().await?;
         let store = PendingGrant::new(before, tokens.clone());
         let mut oauth = self.oauth_client(owner, server, store).await?;
-        let mut missing_scopes = self.status_store(owner, server)?.read().await?.wanted;
+        let mut missing_scopes = self.status_store(owner, server)?.read().await?.missing_scopes;
         if !missing_scopes.is_empty() {
             missing_scopes.extend(oauth_settings(server)?.1.iter().cloned());
             oauth = oauth.scopes(missing_scopes);
@@ -296,7 +296,7 @@ impl Hub {
         let PendingSignIn { server, agent, progress, sync_error, created, .. } = pending;
         let found = self.find_server(tenant, &server.to_string()).await?;
         let trace =
-            self.status_store(GrantOwner { tenant, server, agent }, &found)?.read().await?.hops.into();
+            self.status_store(GrantOwner { tenant, server, agent }, &found)?.read().await?.trace.into();
         let base = self.options.callback.as_deref().unwrap_or_default();
         let url = format!("{}/oauth/start/{id}", base.strip_suffix(CALLBACK).unwrap_or(base));
         Ok(SignInView {
@@ -308,7 +308,7 @@ impl Hub {
             progress,
             sync_error,
             created,
-            hops: trace,
+            trace,
         })
     }
 }

@@ -39,9 +39,9 @@ pub struct ProbeReport {
     /// Names of the tools of the server.
     pub tools: Vec<String>,
     /// Tools that the hub would skip, with the reasons. At most 100.
-    pub left_out: Vec<SkippedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// Duration of the probe in milliseconds.
-    pub took_ms: u64,
+    pub duration_ms: u64,
 }
 
 impl Hub {
@@ -120,9 +120,9 @@ impl Hub {
             version: server_info.map(|info| redactor.redact_text(info.version)),
             revision,
             instructions,
-            left_out: listed.skipped(),
+            skipped: listed.skipped(),
             tools: listed.names(),
-            took_ms: u64::try_from(duration_ms).unwrap_or_default(),
+            duration_ms: u64::try_from(duration_ms).unwrap_or_default(),
         })
     }
 
@@ -227,18 +227,18 @@ impl Hub {
     ) -> Result<()> {
         let (id, server_version) = (server.id, server.version);
         let (before, version) = self.contact(tenant, id).await?;
-        if before.of > server_version {
+        if before.server_version > server_version {
             return Ok(()); // the server was changed in the meantime
         }
         let contact = match error {
             None => ServerContact {
                 last_connected: Some(self.platform.now()),
                 error: None,
-                of: server_version,
+                server_version,
                 ..before
             },
             Some(error) => {
-                ServerContact { error: Some(error.message().to_owned()), of: server_version, ..before }
+                ServerContact { error: Some(error.message().to_owned()), server_version, ..before }
             }
         };
         let document = document(DocumentKind::Contact, id, &contact)?.with_parent(id);

@@ -41,7 +41,7 @@ pub struct CredentialView {
     pub version: u64,
     /// Time at which the hub created this response.
     #[schemars(with = "String")]
-    pub seen: Timestamp,
+    pub as_of: Timestamp,
 }
 
 impl Hub {
@@ -73,7 +73,7 @@ impl Hub {
             bound_to: record.bound_to,
             agent,
             version,
-            seen: self.platform.now(),
+            as_of: self.platform.now(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Hub {
             bound_to: label.bound_to,
             agent,
             version: version + 1,
-            seen: self.platform.now(),
+            as_of: self.platform.now(),
         })
     }
 

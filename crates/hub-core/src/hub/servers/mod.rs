@@ -80,9 +80,9 @@ impl Hub {
         let record = ServerRecord {
             slug,
             settings,
-            place: StoredTransport::from_transport(&transport),
-            is_from_file: false,
-            has_left_file: false,
+            transport: StoredTransport::from_transport(&transport),
+            is_configured: false,
+            is_undeclared: false,
             created: now,
             updated: now,
         };
@@ -173,11 +173,11 @@ impl Hub {
         // An edit of the configuration file deletes no secret: each is bound to the URL or command and to the
         // authentication that it was stored for, and becomes usable again when those are restored.
         let has_other_authentication = settings.authentication != before.settings.authentication;
-        if before.is_from_file {
+        if before.is_configured {
             if has_other_authentication {
                 batch.changes = self.bind_to_client(tenant, id, &before.settings.authentication).await?;
             }
-        } else if has_other_authentication || stored_transport.url() != before.place.url() {
+        } else if has_other_authentication || stored_transport.url() != before.transport.url() {
             entry = entry.with("credentials", "dropped");
             batch
                 .changes
@@ -185,8 +185,8 @@ impl Hub {
         }
         let record = ServerRecord {
             settings,
-            place: stored_transport,
-            has_left_file: false,
+            transport: stored_transport,
+            is_undeclared: false,
             updated: self.platform.now(),
             ..before
         };
@@ -269,9 +269,9 @@ impl Hub {
         let ServerRecord {
             slug,
             settings,
-            place: stored_transport,
-            is_from_file,
-            has_left_file,
+            transport: stored_transport,
+            is_configured,
+            is_undeclared,
             created,
             updated,
         } = stored.document.parse_body()?;
@@ -279,7 +279,7 @@ impl Hub {
             StoredTransport::Http(remote) => Transport::Http(remote),
             StoredTransport::Sse(remote) => Transport::Sse(remote),
             // Such a server is disabled and never started: only the file has its command.
-            StoredTransport::Stdio if has_left_file => Transport::Stdio(ProgramSpec::new("", &[])),
+            StoredTransport::Stdio if is_undeclared => Transport::Stdio(ProgramSpec::new("", &[])),
             StoredTransport::Stdio => Transport::Stdio(self.find_program(tenant, id).ok_or_else(|| {
                 let text = format!(
                     "the server `{}` is not in the configuration file any more: add it there again",
@@ -288,17 +288,7 @@ impl Hub {
                 Error::new(error::ErrorKind::Unavailable, NOT_IN_FILE, text)
             })?),
         };
-        Ok(Server {
-            id,
-            slug,
-            settings,
-            transport,
-            is_configured: is_from_file,
-            is_undeclared: has_left_file,
-            version,
-            created,
-            updated,
-        })
+        Ok(Server { id, slug, settings, transport, is_configured, is_undeclared, version, created, updated })
     }
 
     fn status(&self, tenant: TenantId, server: &Server) -> ConnectionStatus {
@@ -337,14 +327,14 @@ impl Hub {
             env,
             secrets,
             missing_secrets,
-            is_from_file: server.is_configured,
-            has_left_file: server.is_undeclared,
+            is_configured: server.is_configured,
+            is_undeclared: server.is_undeclared,
             authentication: settings.authentication,
             credentials: settings.credentials,
             timeout_ms: u64::try_from(settings.timeout.as_millis()).unwrap_or(u64::MAX),
             retry_attempts: settings.retry_attempts,
             calls_per_minute: settings.calls_per_minute,
-            calls_at_once: settings.calls_at_once,
+            max_concurrent_calls: settings.max_concurrent_calls,
             revision: settings.revision.map(Revision::as_str),
             enabled: settings.enabled,
             keep_history: settings.keep_history,
@@ -353,12 +343,12 @@ impl Hub {
             error: if server.is_undeclared {
                 Some(MSG_NOT_DECLARED.to_owned())
             } else {
-                contact.error.filter(|_| [0, server.version].contains(&contact.of))
+                contact.error.filter(|_| [0, server.version].contains(&contact.server_version))
             },
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
             tools: contact.tools,
-            left_out: contact.left_out,
+            skipped: contact.skipped,
             version: server.version,
             created: server.created,
             updated: server.updated,

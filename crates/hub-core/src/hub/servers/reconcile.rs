@@ -49,7 +49,7 @@ impl Hub {
         // servers of the others.
         if is_first && self.store.shared().is_some() {
             for (_, record, _) in existing
-                .extract_if(.., |(_, record, _)| record.is_from_file && !declared.contains(&record.slug))
+                .extract_if(.., |(_, record, _)| record.is_configured && !declared.contains(&record.slug))
             {
                 tracing::warn!(
                     server = record.slug.as_str(),
@@ -59,7 +59,7 @@ impl Hub {
         }
         // A failure for one server does not affect the others.
         for (id, record, version) in
-            existing.extract_if(.., |(_, record, _)| record.is_from_file && !declared.contains(&record.slug))
+            existing.extract_if(.., |(_, record, _)| record.is_configured && !declared.contains(&record.slug))
         {
             let slug = record.slug.clone();
             let done = self.disable_undeclared(actor, id, record, version).await;
@@ -69,7 +69,7 @@ impl Hub {
             let slug = server.slug.clone();
             let position = existing.iter().position(|(_, record, _)| record.slug == slug);
             let done = match position.map(|position| existing.swap_remove(position)) {
-                Some((_, record, _)) if !record.is_from_file => {
+                Some((_, record, _)) if !record.is_configured => {
                     conflicts.push(slug.as_str().to_owned());
                     Ok(())
                 }
@@ -95,7 +95,7 @@ impl Hub {
         mut record: ServerRecord,
         version: u64,
     ) -> Result<()> {
-        if record.has_left_file {
+        if record.is_undeclared {
             return Ok(());
         }
         let tenant = actor.tenant();
@@ -103,7 +103,7 @@ impl Hub {
             server = record.slug.as_str(),
             "server is not in the configuration file any more; disabled, its secrets stay stored"
         );
-        (record.has_left_file, record.settings.enabled, record.updated) = (true, false, self.platform.now());
+        (record.is_undeclared, record.settings.enabled, record.updated) = (true, false, self.platform.now());
         let entry = self.entry(actor, "server.updated").with("server", id.to_string());
         let entry = entry.with("configuration_file", "not declared");
         let batch = Batch::new().change(upsert(record.document(id)?, version)).audit(entry);
@@ -121,7 +121,7 @@ impl Hub {
         };
         let id = found.document.key.id.parse()?;
         let record: ServerRecord = found.document.parse_body()?;
-        if !record.is_from_file {
+        if !record.is_configured {
             return Ok(());
         }
         let actor = Actor::new(tenant, Subject::User(LOCAL_USER));
@@ -140,13 +140,13 @@ impl Hub {
         let (id, now, tenant) = (ServerId::new(&*self.platform), self.platform.now(), actor.tenant());
         let ConfiguredServer { slug, settings, transport, .. } = configured;
         let stored_transport = StoredTransport::from_transport(&transport);
-        let (is_from_file, has_left_file) = (true, false);
+        let (is_configured, is_undeclared) = (true, false);
         let record = ServerRecord {
             slug,
             settings,
-            place: stored_transport,
-            is_from_file,
-            has_left_file,
+            transport: stored_transport,
+            is_configured,
+            is_undeclared,
             created: now,
             updated: now,
         };
@@ -185,9 +185,9 @@ impl Hub {
             Transport::Http(_) | Transport::Sse(_) => true,
         };
         let is_same = record.settings == settings
-            && record.place == StoredTransport::from_transport(&transport)
+            && record.transport == StoredTransport::from_transport(&transport)
             && same_program;
-        if !is_same || record.has_left_file {
+        if !is_same || record.is_undeclared {
             return self.save_server(actor, id, record, version, settings, transport).await;
         }
         self.set_program(tenant, id, transport.into_program());

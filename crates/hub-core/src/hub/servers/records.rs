@@ -17,11 +17,13 @@ use crate::tool::names::Slug;
 pub(in crate::hub) struct ServerRecord {
     pub(in crate::hub) slug: Slug,
     pub(in crate::hub) settings: ServerSettings,
-    pub(in crate::hub) place: StoredTransport,
-    pub(in crate::hub) is_from_file: bool,
+    #[serde(rename = "place")]
+    pub(in crate::hub) transport: StoredTransport,
+    #[serde(rename = "is_from_file")]
+    pub(in crate::hub) is_configured: bool,
     /// Whether the configuration file no longer declares the server.
-    #[serde(default)]
-    pub(in crate::hub) has_left_file: bool,
+    #[serde(default, rename = "has_left_file")]
+    pub(in crate::hub) is_undeclared: bool,
     pub(in crate::hub) created: Timestamp,
     pub(in crate::hub) updated: Timestamp,
 }
@@ -43,13 +45,13 @@ pub(in crate::hub) struct ServerContact {
     /// Why the last sync failed.
     pub(in crate::hub) error: Option<String>,
     /// Version of the server settings with which the last sync failed.
-    #[serde(default)]
-    pub(in crate::hub) of: u64,
+    #[serde(default, rename = "of")]
+    pub(in crate::hub) server_version: u64,
     /// Number of tools that the server listed.
     pub(in crate::hub) tools: usize,
     /// Tools that the last sync has skipped. Absent in records of older versions.
-    #[serde(default)]
-    pub(in crate::hub) left_out: Vec<SkippedTool>,
+    #[serde(default, rename = "left_out")]
+    pub(in crate::hub) skipped: Vec<SkippedTool>,
 }
 
 impl StoredTransport {
@@ -77,15 +79,7 @@ impl ServerRecord {
     pub(in crate::hub) fn from_server(server: Server) -> Self {
         let transport = StoredTransport::from_transport(&server.transport);
         let Server { slug, settings, is_configured, is_undeclared, created, updated, .. } = server;
-        ServerRecord {
-            slug,
-            settings,
-            place: transport,
-            is_from_file: is_configured,
-            has_left_file: is_undeclared,
-            created,
-            updated,
-        }
+        ServerRecord { slug, settings, transport, is_configured, is_undeclared, created, updated }
     }
 
     pub(in crate::hub) fn document(&self, id: ServerId) -> Result<Document> {

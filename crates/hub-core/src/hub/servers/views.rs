@@ -39,10 +39,10 @@ pub struct ServerView {
     /// Environment secrets that are not stored yet. The server cannot start without them.
     pub missing_secrets: Vec<String>,
     /// Whether the configuration file declares the server. It can then be changed only there.
-    pub is_from_file: bool,
+    pub is_configured: bool,
     /// Whether the configuration file no longer declares the server. It is disabled until it is declared again or
     /// removed.
-    pub has_left_file: bool,
+    pub is_undeclared: bool,
     /// Authentication of requests to the server.
     pub authentication: Authentication,
     /// Whether credentials are shared or per agent.
@@ -54,7 +54,7 @@ pub struct ServerView {
     /// Rate limit in calls per minute.
     pub calls_per_minute: Option<u32>,
     /// Maximum number of concurrent calls.
-    pub calls_at_once: Option<u32>,
+    pub max_concurrent_calls: Option<u32>,
     /// Pinned protocol revision, if any.
     pub revision: Option<&'static str>,
     /// Whether the server is enabled.
@@ -74,7 +74,7 @@ pub struct ServerView {
     /// Number of tools of the server.
     pub tools: usize,
     /// Tools that the last sync has skipped, with the reasons. At most 100.
-    pub left_out: Vec<SkippedTool>,
+    pub skipped: Vec<SkippedTool>,
     /// Version of the server, incremented by each change.
     pub version: u64,
     /// Time at which the server was added.

@@ -48,7 +48,7 @@ pub struct ToolView {
     /// Whether the last sync of the server failed.
     pub is_stale: bool,
     /// Whether the server no longer has the tool.
-    pub is_gone: bool,
+    pub is_removed: bool,
     /// Changes since the tool was trusted.
     pub changes: Vec<DefinitionChange>,
     /// Number of invisible, control and direction characters in its definition.
@@ -151,7 +151,7 @@ impl Hub {
         let mut tools = self
             .load_all::<ToolRecord>(actor.tenant(), DocumentKind::Tool, Some(&server.id.to_string()))
             .await?;
-        tools.retain(|(tool, _)| tool.state() == TrustState::New && !tool.is_gone);
+        tools.retain(|(tool, _)| tool.state() == TrustState::New && !tool.is_removed);
         let count = tools.len();
         if count > 0 {
             let batch = self.trust(actor, server.id, tools, Batch::new())?;
@@ -399,9 +399,9 @@ fn tool_view(server: &Server, tool: ToolRecord, is_stale: bool) -> ToolView {
         server: server.slug.as_str().to_owned(),
         state,
         pin: pin(&tool.definition).to_string(),
-        is_callable: server.settings.enabled && !tool.is_gone && state != TrustState::Changed,
+        is_callable: server.settings.enabled && !tool.is_removed && state != TrustState::Changed,
         is_stale,
-        is_gone: tool.is_gone,
+        is_removed: tool.is_removed,
         changes,
         hidden_characters: count_invisible(&tool.definition),
         first_seen: tool.first_seen,

@@ -48,11 +48,11 @@ pub struct SyncReport {
     /// Names of the tools whose definitions have changed. They cannot be called until a user trusts them again.
     pub changed: Vec<String>,
     /// Names of the tools that the server no longer has.
-    pub gone: Vec<String>,
+    pub removed: Vec<String>,
     /// Names of the tools that the server has again, or whose trusted definition is back.
-    pub back: Vec<String>,
+    pub restored: Vec<String>,
     /// Tools that the sync has skipped, with the reasons. At most 100.
-    pub left_out: Vec<SkippedTool>,
+    pub skipped: Vec<SkippedTool>,
 }
 
 /// Locks by server, which prevent two syncs of one server at the same time.
@@ -241,8 +241,7 @@ impl Hub {
         listed: &ToolListing,
     ) -> Result<SyncReport> {
         let skipped = listed.skipped();
-        let (now, mut found) =
-            (self.platform.now(), SyncReport { left_out: skipped, ..SyncReport::default() });
+        let (now, mut found) = (self.platform.now(), SyncReport { skipped, ..SyncReport::default() });
         let existing =
             self.load_all::<ToolRecord>(tenant, DocumentKind::Tool, Some(&server.id.to_string())).await?;
         let mut existing: HashMap<_, _> =
@@ -255,27 +254,27 @@ impl Hub {
                 batch = batch.change(upsert(tool_document(&tool)?, 0));
                 continue;
             };
-            if !tool.is_gone && (listed.is_partial || definitions.contains(&tool.definition)) {
+            if !tool.is_removed && (listed.is_partial || definitions.contains(&tool.definition)) {
                 continue;
             }
             // Prefer the pinned definition if any agent still sees it.
             let definition =
                 definitions.iter().find(|candidate| **candidate == tool.pinned).unwrap_or(&definitions[0]);
-            let (state, was_removed) = (tool.state(), tool.is_gone);
+            let (state, was_removed) = (tool.state(), tool.is_removed);
             tool.update_listing(definition.clone(), now);
             if tool.state() == TrustState::Changed && state != TrustState::Changed {
                 found.changed.push(name.clone());
                 batch = batch.audit(self.change_entry(server, "tool.quarantined", &tool));
             } else if was_removed || tool.state() != TrustState::Changed && state == TrustState::Changed {
-                found.back.push(name.clone());
+                found.restored.push(name.clone());
             }
             batch = batch.change(upsert(tool_document(&tool)?, version));
         }
         let mut others = 0;
-        for (mut tool, version) in existing.into_values().filter(|(tool, _)| !tool.is_gone) {
+        for (mut tool, version) in existing.into_values().filter(|(tool, _)| !tool.is_removed) {
             if listed.is_complete {
-                tool.is_gone = true;
-                found.gone.push(tool.name.clone());
+                tool.is_removed = true;
+                found.removed.push(tool.name.clone());
                 batch = batch.change(upsert(tool_document(&tool)?, version));
             } else {
                 others += 1;
@@ -284,16 +283,16 @@ impl Hub {
         found.tools = listed.tools.len() + others;
         let has_changes = !batch.changes.is_empty();
         let (before, version) = self.contact(tenant, server.id).await?;
-        if before.of > server.version {
+        if before.server_version > server.version {
             return Ok(found); // a newer version of the server was synced
         }
         let contact = ServerContact {
             last_connected: Some(now),
             last_synced: Some(now),
             error: None,
-            of: server.version,
+            server_version: server.version,
             tools: found.tools,
-            left_out: found.left_out.clone(),
+            skipped: found.skipped.clone(),
         };
         batch = batch.change(upsert(
             document(DocumentKind::Contact, server.id, &contact)?.with_parent(server.id),
@@ -308,18 +307,18 @@ impl Hub {
                     .with("tools", found.tools)
                     .with("added", count(&found.added))
                     .with("changed", count(&found.changed))
-                    .with("removed", count(&found.gone))
-                    .with("restored", count(&found.back)),
+                    .with("removed", count(&found.removed))
+                    .with("restored", count(&found.restored)),
             );
         }
         if has_changes {
-            let summaries = [&found.added, &found.changed, &found.gone, &found.back].map(|names| {
+            let summaries = [&found.added, &found.changed, &found.removed, &found.restored].map(|names| {
                 let first: Vec<_> = names.iter().take(MAX_EVENT_NAMES).map(|name| shorten(name)).collect();
                 json!({ "count": names.len(), "first": first })
             });
             let [added, changed, removed, restored] = summaries;
             let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
-                "gone": removed, "back": restored });
+                "removed": removed, "restored": restored });
             batch = batch.with_event(NewEvent::new("tools", body));
         }
         let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
@@ -331,9 +330,9 @@ impl Hub {
             }
         })
         .await?;
-        if !found.left_out.is_empty() {
+        if !found.skipped.is_empty() {
             let slug = server.slug.as_str();
-            let tools = found.left_out.len();
+            let tools = found.skipped.len();
             tracing::warn!(server = slug, server.id = %server.id, tools, "skipping unusable tools of a server");
         }
         Ok(found)

@@ -92,7 +92,7 @@ fn option_error(error: &Error) -> CliError {
         "timeout_ms" => "--timeout",
         "retry_attempts" => "--retries",
         "calls_per_minute" => "--calls-per-minute",
-        "calls_at_once" => "--calls-at-once",
+        "max_concurrent_calls" => "--max-concurrent-calls",
         "revision" => "--revision",
         "env" => "--env",
         "inherit" => "--inherit",
@@ -144,7 +144,7 @@ async fn add_stdio(context: &CommandContext, add: &Add) -> Result<(), CliError> 
     let api = paths.running().is_some().then(|| context.api()).transpose()?;
     if let Some(api) = &api
         && let Ok(server) = api.get(&format!("/servers/{}", slug.as_str())).await
-        && server["is_from_file"] == false
+        && server["is_configured"] == false
     {
         let text =
             format!("server `{0}` already exists: remove it first, or choose another --slug", slug.as_str());
@@ -160,7 +160,7 @@ async fn add_stdio(context: &CommandContext, add: &Add) -> Result<(), CliError> 
         )?);
     };
     let server =
-        wait_until_applied(context, &api, slug.as_str(), |server| server["has_left_file"] == false).await?;
+        wait_until_applied(context, &api, slug.as_str(), |server| server["is_undeclared"] == false).await?;
     Ok(context.output.print_result(
         &server,
         &format!("server `{}` added to `{file}` and applied by the hub", slug.as_str()),

@@ -24,7 +24,7 @@ pub(crate) struct ServerFieldArgs {
     calls_per_minute: Option<u32>,
     /// Concurrency limit of the server: maximum number of running calls. Default: none
     #[arg(long, value_name = "COUNT")]
-    calls_at_once: Option<u32>,
+    max_concurrent_calls: Option<u32>,
     /// Use only this protocol revision. Default: the newest that both sides support
     #[arg(long, value_parser = parse_revision)]
     revision: Option<Revision>,
@@ -80,7 +80,7 @@ impl ServerFieldArgs {
             ("timeout_ms", self.timeout.map(|time| json!(time))),
             ("retry_attempts", self.retries.map(|count| json!(count))),
             ("calls_per_minute", self.calls_per_minute.map(|count| json!(count))),
-            ("calls_at_once", self.calls_at_once.map(|count| json!(count))),
+            ("max_concurrent_calls", self.max_concurrent_calls.map(|count| json!(count))),
         ])
     }
 }

@@ -39,7 +39,7 @@ impl ServerArg {
         let paths = context.paths()?;
         if paths.running().is_some()
             && let Ok(server) = context.api()?.get(&self.path("")).await
-            && server["is_from_file"] == false
+            && server["is_configured"] == false
         {
             return Ok(ServerSource::Hub);
         }
@@ -98,12 +98,12 @@ async fn remove_configured(context: &CommandContext, server_arg: &ServerArg) -> 
         config::remove(&paths.config, &server_arg.server)?;
         let is_undeclared = |server: &Value| {
             server.is_null()
-                || server["has_left_file"] == true
+                || server["is_undeclared"] == true
                 || server_arg.server == configured_servers::DEMO
         };
         let api = context.api()?;
         let server = wait_until_applied(context, &api, &server_arg.server, is_undeclared).await?;
-        if server["has_left_file"] == true {
+        if server["is_undeclared"] == true {
             api.delete(&server_arg.path("")).await?;
         }
         return Ok(());

@@ -40,14 +40,14 @@ const DETAIL_COLUMNS: [Column; 27] = [
     column("variables", "/env"),
     column("secrets", "/secrets"),
     column("missing secrets", "/missing_secrets"),
-    column("configured", "/is_from_file"),
+    column("configured", "/is_configured"),
     column("authentication", "/authentication/type"),
     column("credentials", "/credentials"),
     column("timeout", "/timeout"),
     column("retries", "/retry_attempts"),
     column("revision", "/revision"),
     column("calls per minute", "/calls_per_minute"),
-    column("concurrent calls", "/calls_at_once"),
+    column("concurrent calls", "/max_concurrent_calls"),
     column("enabled", "/enabled"),
     column("stores history", "/keep_history"),
     column("status", "/status"),
@@ -64,7 +64,7 @@ const PROBE_COLUMNS: [Column; 6] = [
     column("revision", "/revision"),
     column("instructions", "/instructions"),
     column("tools", "/tools"),
-    column("duration (ms)", "/took_ms"),
+    column("duration (ms)", "/duration_ms"),
 ];
 
 pub(crate) use file::wait_until_applied;
@@ -207,7 +207,7 @@ fn print_server(context: &CommandContext, mut server: Value) -> Result<(), CliEr
 
 /// Prints the tools that the hub skips, each with the reason.
 fn print_skipped_tools(context: &CommandContext, response: &Value) -> Result<(), CliError> {
-    match response["left_out"].as_array() {
+    match response["skipped"].as_array() {
         Some(tools) if !tools.is_empty() && !context.output.json => {
             print("\n")?;
             Ok(context.output.print_list(tools, &SKIPPED_TOOL_COLUMNS, "")?)
@@ -229,8 +229,8 @@ async fn sync_tools(
         column("tools", "/tools"),
         column("new", "/added"),
         column("changed", "/changed"),
-        column("removed", "/gone"),
-        column("restored", "/back"),
+        column("removed", "/removed"),
+        column("restored", "/restored"),
     ];
     context.output.print_details(&response, &fields)?;
     print_skipped_tools(context, &response)

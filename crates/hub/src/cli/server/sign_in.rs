@@ -80,10 +80,10 @@ pub(super) async fn trace(context: &CommandContext, target: &CredentialTarget) -
         .await?;
     let fields = [
         column("time", "/at"),
-        column("purpose", "/what"),
+        column("purpose", "/purpose"),
         column("url", "/url"),
         column("status", "/status"),
-        column("ms", "/took_ms"),
+        column("ms", "/duration_ms"),
         column("error", "/error"),
     ];
     Ok(context.output.print_list(&entries, &fields, "no sign-in was started yet")?)

@@ -20,7 +20,7 @@ pub(crate) struct Update {
     #[command(flatten)]
     fields: ServerFieldArgs,
     /// Remove the rate limit and the concurrency limit
-    #[arg(long, conflicts_with_all = ["calls_per_minute", "calls_at_once"])]
+    #[arg(long, conflicts_with_all = ["calls_per_minute", "max_concurrent_calls"])]
     no_limit: bool,
     /// Remove the pinned revision; use the newest that both sides support
     #[arg(long, conflicts_with = "revision")]
@@ -36,7 +36,7 @@ impl Update {
         let mut changes = present_members([
             ("name", self.name.as_ref().map(|name| json!(name))),
             ("calls_per_minute", self.no_limit.then_some(Value::Null)),
-            ("calls_at_once", self.no_limit.then_some(Value::Null)),
+            ("max_concurrent_calls", self.no_limit.then_some(Value::Null)),
             ("revision", self.no_revision.then_some(Value::Null)),
             ("headers", self.no_headers.then_some(Value::Null)),
         ]);
