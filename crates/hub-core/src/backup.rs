@@ -46,7 +46,7 @@ struct Header {
 #[derive(Deserialize)]
 struct HeaderPrefix {
     #[serde(rename = "linchpin")]
-    _mark: FileMarker,
+    _marker: FileMarker,
     version: u32,
 }
 
@@ -61,8 +61,10 @@ struct Footer {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum BackupLine {
-    Kept(SnapshotItem),
-    End(Footer),
+    #[serde(rename = "kept")]
+    Item(SnapshotItem),
+    #[serde(rename = "end")]
+    Footer(Footer),
 }
 
 /// Summary of a backup file: what it contains, and its digest.
@@ -128,11 +130,11 @@ impl<'a, W: Write> BackupWriter<'a, W> {
                 DocumentKind::Session | DocumentKind::Link | DocumentKind::Lease | DocumentKind::StoreId
             )
         };
-        if matches!(&copied.what, SnapshotValue::Document(one) if is_left_out(one.document.key.kind)) {
+        if matches!(&copied.value, SnapshotValue::Document(one) if is_left_out(one.document.key.kind)) {
             return Ok(());
         }
         self.contents.add(&copied, self.keys)?;
-        self.write_line(&BackupLine::Kept(copied))
+        self.write_line(&BackupLine::Item(copied))
     }
 
     /// Returns the number of records written to the backup so far.
@@ -144,7 +146,7 @@ impl<'a, W: Write> BackupWriter<'a, W> {
     pub fn finish(mut self) -> Result<(W, BackupSummary)> {
         let (records, digest) = (self.contents.records, self.digest.clone().finish());
         let signature = hex(&AuditSigner::new(&self.keys.audit).sign_text(&signing_text(records, digest)));
-        self.write_line(&BackupLine::End(Footer { records, digest, signature }))?;
+        self.write_line(&BackupLine::Footer(Footer { records, digest, signature }))?;
         self.output.flush().map_err(|error| write_error(&error))?;
         self.contents.digest = digest;
         Ok((self.output, self.contents))
@@ -155,7 +157,7 @@ impl BackupSummary {
     /// Counts a record of the backup in the summary. Fails if the key file does not open a tenant key.
     fn add(&mut self, copied: &SnapshotItem, file: &KeyFile) -> Result<()> {
         self.records += 1;
-        match &copied.what {
+        match &copied.value {
             SnapshotValue::Document(one) if one.document.key.kind == DocumentKind::TenantKey => {
                 key_ring::verify_opens(file, copied.tenant, one.clone())?;
             }
@@ -236,11 +238,11 @@ impl<R: BufRead> BackupReader<R> {
     pub fn next(&mut self, keys: &KeyFile) -> Result<Option<SnapshotItem>> {
         self.lines.read_line()?;
         let end = match self.lines.parse()? {
-            BackupLine::Kept(copied) => {
+            BackupLine::Item(copied) => {
                 self.digest.add(&self.lines.line);
                 return Ok(Some(copied));
             }
-            BackupLine::End(end) => end,
+            BackupLine::Footer(end) => end,
         };
         if self.digest.clone().finish() != end.digest {
             let text = "the backup is damaged: its digest does not match. Use another copy";
@@ -274,7 +276,7 @@ impl<R: BufRead> BackupReader<R> {
             bytes += self.lines.line.len() as u64;
             on_progress(bytes);
         }
-        let BackupLine::End(Footer { records, digest, .. }) = self.lines.parse()? else {
+        let BackupLine::Footer(Footer { records, digest, .. }) = self.lines.parse()? else {
             return Err(self.lines.damaged_error());
         };
         contents.digest = digest;
@@ -326,7 +328,7 @@ mod tests {
         ] {
             let document = Document::new(DocumentKey::new(kind, "1"), &()).unwrap();
             let value = SnapshotValue::Document(StoredDocument { document, version: 1 });
-            writer.add(SnapshotItem { tenant: TenantId::from_u128(1), what: value }).unwrap();
+            writer.add(SnapshotItem { tenant: TenantId::from_u128(1), value }).unwrap();
         }
         let (bytes, contents) = writer.finish().unwrap();
         let text = String::from_utf8(bytes).unwrap();

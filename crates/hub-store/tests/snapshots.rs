@@ -191,7 +191,7 @@ async fn assert_consistent(store: Arc<dyn Store>) {
     let after = snapshot(&*store).await;
     assert!(
         after.iter().any(
-            |copied| matches!(&copied.what, SnapshotValue::Document(one) if one.document.key.id == "zz")
+            |copied| matches!(&copied.value, SnapshotValue::Document(one) if one.document.key.id == "zz")
         )
     );
 }

@@ -100,7 +100,7 @@ async fn with_extension(client: &Client) -> Result<(), ClientError> {
     );
     let skills = client.skills().all().await?;
     assert_eq!(skills.iter().map(|skill| &*skill.uri).collect::<Vec<_>>(), [PDF, LIVE], "one is not listed");
-    assert_eq!(skills[0].frontmatter.others["metadata"], json!({"version": 2.1}));
+    assert_eq!(skills[0].frontmatter.other_members["metadata"], json!({"version": 2.1}));
     let SkillResources::Files(files) = &skills[0].resources else { panic!("it is not dynamic") };
     let uris: Vec<_> = files.iter().map(|file| &*file.uri).collect();
     assert_eq!(
@@ -127,7 +127,7 @@ async fn with_extension(client: &Client) -> Result<(), ClientError> {
 
     let refunds = client.load(&client.skill(REFUNDS).await?).await?;
     assert_eq!(refunds.entry().frontmatter.description, "Refunds: \"how\" to");
-    assert_eq!(refunds.entry().frontmatter.others["license"], "MIT");
+    assert_eq!(refunds.entry().frontmatter.other_members["license"], "MIT");
     assert_eq!(refunds.instructions(), "\nBe kind.\n");
 
     let live = client.load(&skills[1]).await?;

@@ -39,7 +39,8 @@ pub struct SignedHead {
     /// Id of the store that contains the audit.
     pub store: String,
     /// Location of the store that contains the audit: the data directory, or the name of the database.
-    pub place: String,
+    #[serde(rename = "place")]
+    pub location: String,
     /// Tenant whose audit chain head is signed.
     pub tenant: TenantId,
     /// Number and hash of the last audit entry.
@@ -52,7 +53,7 @@ pub struct SignedHead {
 
 impl SignedHead {
     fn signing_text(&self) -> Vec<u8> {
-        let SignedHead { store, place: location, tenant, head, at, .. } = self;
+        let SignedHead { store, location, tenant, head, at, .. } = self;
         // The location comes last, since it may contain any character.
         format!("linchpin head 1|{store}|{tenant}|{}|{}|{at}|{location}", head.number, head.hash).into_bytes()
     }
@@ -73,7 +74,7 @@ impl HeadFile {
         at: Timestamp,
     ) -> SignedHead {
         let (store, location) = (store.to_owned(), self.location.clone());
-        let mut line = SignedHead { store, place: location, tenant, head, at, signature: Vec::new() };
+        let mut line = SignedHead { store, location, tenant, head, at, signature: Vec::new() };
         line.signature = signer.sign_text(&line.signing_text());
         line
     }
@@ -94,7 +95,7 @@ impl HeadFile {
             let mut found = lines.iter().rev().filter(|one| one.tenant == tenant && predicate(one));
             found.find(|one| one.is_signed_by(public_key)).cloned()
         };
-        let at_location = last(&|one| one.place == self.location);
+        let at_location = last(&|one| one.location == self.location);
         Ok(at_location.or_else(|| last(&|one| Some(&*one.store) == store)))
     }
 
@@ -127,7 +128,7 @@ impl HeadFile {
     fn compact(&self, platform: &dyn Platform) -> io::Result<()> {
         let mut last = BTreeMap::new();
         for (index, line) in self.read_lines()?.into_iter().enumerate() {
-            last.insert((line.place.clone(), line.tenant), (index, line));
+            last.insert((line.location.clone(), line.tenant), (index, line));
         }
         let mut lines: Vec<_> = last.into_values().collect();
         lines.sort_by_key(|(index, _)| *index);
@@ -171,7 +172,7 @@ mod tests {
         heads
             .append(&heads.sign(&signer, "a", TenantId::from_u128(2), head(21), at), &SystemPlatform)
             .unwrap();
-        let changed = SignedHead { place: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), at) };
+        let changed = SignedHead { location: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), at) };
         heads.append(&changed, &SystemPlatform).unwrap();
         let mut text = fs::read_to_string(&heads.path).unwrap();
         text.push_str("\n{\"store\":");

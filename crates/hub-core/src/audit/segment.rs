@@ -33,9 +33,11 @@ pub struct Segment {
     /// Number of audit entries in the segment.
     pub count: u64,
     /// Hash of the entry before the first entry of the segment.
-    pub before: Digest,
+    #[serde(rename = "before")]
+    pub previous_hash: Digest,
     /// Hash of the last entry of the segment.
-    pub after: Digest,
+    #[serde(rename = "after")]
+    pub last_hash: Digest,
     /// Digest of all lines of the segment file before this one.
     pub digest: Digest,
     /// Ed25519 signature of the segment in hexadecimal.
@@ -57,12 +59,12 @@ struct SegmentEntry {
 impl Segment {
     /// Returns the chain head before the first entry of the segment.
     pub fn start_head(&self) -> ChainHead {
-        ChainHead { number: self.first.saturating_sub(1), hash: self.before }
+        ChainHead { number: self.first.saturating_sub(1), hash: self.previous_hash }
     }
 
     /// Returns the chain head after the last entry of the segment.
     pub fn end_head(&self) -> ChainHead {
-        ChainHead { number: self.last, hash: self.after }
+        ChainHead { number: self.last, hash: self.last_hash }
     }
 
     /// Returns the name of the file that contains the audit segment.
@@ -80,8 +82,9 @@ impl Segment {
     }
 
     fn signing_text(&self) -> Vec<u8> {
-        let Segment { segment, tenant, first, last, before, after, digest, .. } = self;
-        format!("linchpin segment 1|{tenant}|{segment}|{first}|{last}|{before}|{after}|{digest}").into_bytes()
+        let Segment { segment, tenant, first, last, previous_hash, last_hash, digest, .. } = self;
+        format!("linchpin segment 1|{tenant}|{segment}|{first}|{last}|{previous_hash}|{last_hash}|{digest}")
+            .into_bytes()
     }
 
     /// Reads the segment file in a folder, entry by entry, and verifies that it belongs to this segment, complete and
@@ -200,8 +203,8 @@ impl SegmentBuilder {
             first: self.start.number + 1,
             last: self.head.number,
             count: self.head.number - self.start.number,
-            before: self.start.hash,
-            after: self.head.hash,
+            previous_hash: self.start.hash,
+            last_hash: self.head.hash,
             digest: self
                 .text
                 .split_inclusive(|byte| *byte == b'\n')

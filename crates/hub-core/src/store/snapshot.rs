@@ -12,7 +12,8 @@ pub struct SnapshotItem {
     /// Tenant that the record belongs to.
     pub tenant: TenantId,
     /// Document, call, approval, audit entry or checkpoint.
-    pub what: SnapshotValue,
+    #[serde(rename = "what")]
+    pub value: SnapshotValue,
 }
 
 /// Record of a store snapshot: a document, call, approval, audit entry or checkpoint. A record follows all records that

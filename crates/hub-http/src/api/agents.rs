@@ -51,7 +51,7 @@ pub(crate) struct NewAgent {
     #[schemars(length(min = 1, max = 100))]
     name: String,
     #[serde(flatten)]
-    more: AgentFields,
+    fields: AgentFields,
 }
 
 /// Request body that changes an agent. Omitted fields stay unchanged.
@@ -62,7 +62,7 @@ pub(crate) struct AgentChanges {
     #[schemars(length(min = 1, max = 100))]
     name: Option<String>,
     #[serde(flatten)]
-    more: AgentFields,
+    fields: AgentFields,
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {

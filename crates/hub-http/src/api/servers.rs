@@ -74,7 +74,7 @@ pub(crate) struct NewServer {
     #[schemars(regex(pattern = "^[a-z0-9-]{1,32}$"))]
     slug: Option<String>,
     #[serde(flatten)]
-    more: ServerFields,
+    fields: ServerFields,
 }
 
 /// Request body that tests a server configuration without saving it.
@@ -98,7 +98,7 @@ pub(crate) struct ServerChanges {
     #[schemars(length(max = 2_048))]
     url: Option<String>,
     #[serde(flatten)]
-    more: ServerFields,
+    fields: ServerFields,
 }
 
 /// Result of trusting all new tools of a server.

@@ -61,7 +61,7 @@ async fn export_table(
         for row in &rows {
             let tenant = parse_column(row, "tenant")?;
             let value = read(row, tenant)?;
-            to.send(SnapshotItem { tenant, what: value }).await.map_err(|_| snapshot_receiver_gone())?;
+            to.send(SnapshotItem { tenant, value }).await.map_err(|_| snapshot_receiver_gone())?;
         }
     }
 }
@@ -86,7 +86,7 @@ async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count:
         return Err(store_not_empty().into());
     }
     let (mut item_count, mut entries) = (0, Vec::new());
-    while let Some(SnapshotItem { tenant, what: value }) = from.recv().await {
+    while let Some(SnapshotItem { tenant, value }) = from.recv().await {
         match value {
             SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored).await?,
             SnapshotValue::Call(call) => calls::insert(db, None, tenant, &call).await?,

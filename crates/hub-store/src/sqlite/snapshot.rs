@@ -58,7 +58,7 @@ fn export_table(
     while let Some(row) = rows.next().map_err(fault)? {
         let tenant: TenantId = parse_column(row, "tenant").map_err(fault)?;
         let value = read(row, tenant).map_err(fault)?;
-        to.blocking_send(SnapshotItem { tenant, what: value }).map_err(|_| snapshot_receiver_gone())?;
+        to.blocking_send(SnapshotItem { tenant, value }).map_err(|_| snapshot_receiver_gone())?;
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(super) fn import(db: &Connection, mut from: Receiver<SnapshotItem>, count: u
         return Err(store_not_empty());
     }
     let mut item_count = 0;
-    while let Some(SnapshotItem { tenant, what: value }) = from.blocking_recv() {
+    while let Some(SnapshotItem { tenant, value }) = from.blocking_recv() {
         match value {
             SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored)?,
             SnapshotValue::Call(call) => calls::insert(db, "", tenant, &call)?,

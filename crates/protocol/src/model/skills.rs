@@ -102,7 +102,7 @@ pub struct SkillFrontmatter {
     pub description: String,
     /// All other members of the frontmatter.
     #[serde(flatten)]
-    pub others: Map<String, Value>,
+    pub other_members: Map<String, Value>,
 }
 
 impl Encode for SkillFrontmatter {
@@ -110,7 +110,7 @@ impl Encode for SkillFrontmatter {
         to.object(|fields| {
             fields.field("name", &self.name);
             fields.field("description", &self.description);
-            fields.members(&self.others);
+            fields.members(&self.other_members);
         });
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<SkillFrontmatter, String> {
         Some(_) => Err(format!("`{key}` in its frontmatter must be a non-empty string")),
         None => Err(format!("its frontmatter has no `{key}`")),
     };
-    Ok(SkillFrontmatter { name: text("name")?, description: text("description")?, others })
+    Ok(SkillFrontmatter { name: text("name")?, description: text("description")?, other_members: others })
 }
 
 /// Returns the text of a `SKILL.md` after its frontmatter.
@@ -57,8 +57,8 @@ pub(crate) fn check_equal(left: &SkillFrontmatter, right: &SkillFrontmatter) -> 
         return Err(mismatch("description"));
     }
     let null = Value::Null;
-    for key in left.others.keys().chain(right.others.keys()) {
-        let [left, right] = [left, right].map(|head| head.others.get(key).unwrap_or(&null));
+    for key in left.other_members.keys().chain(right.other_members.keys()) {
+        let [left, right] = [left, right].map(|head| head.other_members.get(key).unwrap_or(&null));
         if !equal(left, right) {
             return Err(mismatch(key));
         }
@@ -107,7 +107,7 @@ mod tests {
         ] {
             let head = parse(text).unwrap();
             assert_eq!((&*head.name, &*head.description), ("tidy-up", "Cleans"));
-            assert_eq!(Value::Object(head.others), json!({"license": "MIT"}));
+            assert_eq!(Value::Object(head.other_members), json!({"license": "MIT"}));
             assert_eq!(body(text), "Do it.\n");
         }
         assert_eq!(body("---\nname: a\n---"), "");

@@ -34,10 +34,10 @@ use crate::transport::OutgoingMessages;
 pub struct RawClient {
     service: Service,
     connection: Arc<Connection>,
-    answers: Arc<Outbox>,
+    outbox: Arc<Outbox>,
     outgoing: OutgoingMessages,
     /// Received messages that were not returned yet.
-    waiting: VecDeque<String>,
+    unread_messages: VecDeque<String>,
     /// Revision of the requests, once a connection was opened.
     revision: Option<Revision>,
     last_id: i64,
@@ -52,8 +52,8 @@ impl RawClient {
             service: service.clone(),
             connection: Connection::new(service.clone(), outbox.clone(), ReplyChannel::Lasting),
             outgoing: OutgoingMessages::from_outbox(outbox.clone()),
-            answers: outbox,
-            waiting: VecDeque::new(),
+            outbox,
+            unread_messages: VecDeque::new(),
             revision: None,
             last_id: 0,
             runtime: Handle::current(),
@@ -94,16 +94,16 @@ impl RawClient {
 
     /// Returns the next line that the server sends, unparsed.
     pub async fn next_line(&mut self) -> Option<String> {
-        while self.waiting.is_empty() {
+        while self.unread_messages.is_empty() {
             self.receive_more().await?;
         }
-        self.waiting.pop_front()
+        self.unread_messages.pop_front()
     }
 
     async fn receive_more(&mut self) -> Option<()> {
         let lines = self.outgoing.next().await?;
         let lines = String::from_utf8_lossy(&lines).into_owned();
-        self.waiting.extend(lines.lines().map(str::to_owned));
+        self.unread_messages.extend(lines.lines().map(str::to_owned));
         Some(())
     }
 
@@ -116,14 +116,14 @@ impl RawClient {
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         let mut inspected = 0;
         loop {
-            for index in inspected..self.waiting.len() {
-                let message: Value = serde_json::from_str(&self.waiting[index]).unwrap_or_default();
+            for index in inspected..self.unread_messages.len() {
+                let message: Value = serde_json::from_str(&self.unread_messages[index]).unwrap_or_default();
                 if message.get("method").is_none() && message["id"] == id {
-                    self.waiting.remove(index);
+                    self.unread_messages.remove(index);
                     return message;
                 }
             }
-            inspected = self.waiting.len();
+            inspected = self.unread_messages.len();
             if self.receive_more().await.is_none() {
                 return Value::Null;
             }
@@ -149,7 +149,7 @@ impl RawClient {
     pub async fn close(mut self) -> Vec<Value> {
         self.connection.finish(self.service.settings().shutdown_timeout).await;
         let mut rest = Vec::new();
-        while !self.waiting.is_empty() || !self.answers.is_empty() {
+        while !self.unread_messages.is_empty() || !self.outbox.is_empty() {
             rest.extend(self.next().await);
         }
         rest

@@ -41,7 +41,8 @@ pub struct LoginLink {
 #[derive(Serialize, Deserialize)]
 struct LoginLinkRecord {
     id: String,
-    until: Timestamp,
+    #[serde(rename = "until")]
+    expires_at: Timestamp,
     /// Whether the operator created the login link. It is then valid even if a user has a password, for example when a
     /// name is locked.
     #[serde(default)]
@@ -67,7 +68,7 @@ impl Hub {
     async fn new_link(&self, by_operator: bool) -> Result<Secret> {
         let secret = random_secret(&*self.platform);
         let link =
-            LoginLinkRecord { id: link_id(&secret), until: self.platform.now() + LINK_TTL, by_operator };
+            LoginLinkRecord { id: link_id(&secret), expires_at: self.platform.now() + LINK_TTL, by_operator };
         let document = document(DocumentKind::Link, &link.id, &link)?.with_parent(LOCAL_USER);
         self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await?;
         if let Err(error) = self.prune_login_links(&link).await {
@@ -95,10 +96,10 @@ impl Hub {
             .load_all::<LoginLinkRecord>(LOCAL, DocumentKind::Link, Some(&LOCAL_USER.to_string()))
             .await?;
         all.retain(|(link, _)| link.id != newest.id);
-        all.sort_by_key(|(link, _)| Reverse(link.until));
+        all.sort_by_key(|(link, _)| Reverse(link.expires_at));
         let now = self.platform.now();
         for ((link, _), count) in all.into_iter().zip(2..) {
-            if count > MAX_LINKS || now >= link.until {
+            if count > MAX_LINKS || now >= link.expires_at {
                 self.delete_if_present(LOCAL, DocumentKey::new(DocumentKind::Link, link.id)).await?;
             }
         }
@@ -111,7 +112,8 @@ impl Hub {
         let id = link_id(secret);
         let found = self.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
         let rejected = || unauthenticated(MSG_INVALID_LINK);
-        let (link, _) = found.filter(|(link, _)| self.platform.now() < link.until).ok_or_else(rejected)?;
+        let (link, _) =
+            found.filter(|(link, _)| self.platform.now() < link.expires_at).ok_or_else(rejected)?;
         if !link.by_operator && self.has_password().await? {
             return Err(rejected());
         }

@@ -40,9 +40,11 @@ pub(in crate::hub) struct BrowserSessionRecord {
     id: String,
     user: UserId,
     /// Number of password changes of the user at the time of the login; a later change ends the session.
-    passwords: u32,
+    #[serde(rename = "passwords")]
+    password_version: u32,
     created: Timestamp,
-    used: Timestamp,
+    #[serde(rename = "used")]
+    last_used: Timestamp,
     /// Host and port that the session is valid for. Empty in sessions of earlier versions, which are invalid.
     #[serde(default)]
     host: String,
@@ -86,7 +88,7 @@ impl BrowserSessionRecord {
     }
 
     fn is_expired(&self, now: Timestamp) -> bool {
-        now >= self.created + SESSION_TTL || now >= self.used + SESSION_IDLE_TTL
+        now >= self.created + SESSION_TTL || now >= self.last_used + SESSION_IDLE_TTL
     }
 }
 
@@ -204,9 +206,9 @@ impl Hub {
         let session = BrowserSessionRecord {
             id,
             user: user.id,
-            passwords: user.passwords,
+            password_version: user.password_version,
             created: now,
-            used: now,
+            last_used: now,
             host,
         };
         let actor = Actor::new(tenant, Subject::User(user.id));
@@ -223,7 +225,7 @@ impl Hub {
             .load_all::<BrowserSessionRecord>(tenant, DocumentKind::Session, Some(&user.id.to_string()))
             .await?;
         for (session, _) in all {
-            if session.is_expired(now) || session.passwords != user.passwords {
+            if session.is_expired(now) || session.password_version != user.password_version {
                 self.delete_if_present(tenant, DocumentKey::new(DocumentKind::Session, session.id)).await?;
             }
         }
@@ -236,8 +238,8 @@ impl Hub {
             return Ok(None);
         };
         let (actor, now) = (Actor::new(tenant, Subject::User(session.user)), self.platform.now());
-        if now >= session.used + TOUCH_INTERVAL {
-            let session = BrowserSessionRecord { used: now, ..session };
+        if now >= session.last_used + TOUCH_INTERVAL {
+            let session = BrowserSessionRecord { last_used: now, ..session };
             let batch = Batch::new().change(upsert(session.document()?, version));
             // A concurrent request may have stored it already, and a full disk must not log the user out.
             if let Err(error) = self.store.commit(tenant, batch).await {
@@ -261,7 +263,7 @@ impl Hub {
     ) -> Result<Option<(TenantId, BrowserSessionRecord, u64)>> {
         let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
         let user = self.load::<UserRecord>(tenant, DocumentKind::User, session.user).await?;
-        let is_outdated = user.is_none_or(|(user, _)| user.passwords != session.passwords);
+        let is_outdated = user.is_none_or(|(user, _)| user.password_version != session.password_version);
         let is_same_host = !host.is_empty() && session.host == host;
         let is_valid = !is_outdated && is_same_host && !session.is_expired(self.platform.now());
         Ok(is_valid.then_some((tenant, session, version)))

@@ -23,7 +23,8 @@ pub(in crate::hub) struct UserRecord {
     pub(in crate::hub) name: String,
     pub(in crate::hub) password: Option<PasswordHash>,
     /// Number of password changes of the user. A change ends the sessions that were started before it.
-    pub(in crate::hub) passwords: u32,
+    #[serde(rename = "passwords")]
+    pub(in crate::hub) password_version: u32,
     pub(in crate::hub) created: Timestamp,
 }
 
@@ -112,7 +113,7 @@ impl Hub {
 
     async fn create_user(&self, actor: Actor, id: UserId, text: &str) -> Result<UserView> {
         let created = self.platform.now();
-        let user = UserRecord { id, name: check_name(text)?, password: None, passwords: 0, created };
+        let user = UserRecord { id, name: check_name(text)?, password: None, password_version: 0, created };
         let entry = self.entry(actor, "user.added").with("user", id.to_string()).with("name", &*user.name);
         let batch = Batch::new().change(upsert(user.document()?, 0)).audit(entry);
         self.store.commit(actor.tenant(), batch.with_event(event_payloads::user(id))).await?;
@@ -144,7 +145,7 @@ impl Hub {
         }
         let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
         user.password = Some(self.authenticator.hash_password(ticket, &self.platform, password).await?);
-        user.passwords += 1;
+        user.password_version += 1;
         let entry = self.entry(actor, "user.password_set").with("user", user.id.to_string());
         let mut batch =
             Batch::new().change(upsert(user.document()?, version)).audit(entry.with("by", by.name()));

@@ -36,7 +36,7 @@ impl Hub {
             state_in(query).is_some_and(|state| Secret::new(state) == Secret::new(redirect.state.as_str()))
         };
         let redirect = pending
-            .away
+            .redirect
             .take_if(|redirect| is_match(redirect) && !is_expired)
             .ok_or_else(no_pending_sign_in)?;
         let server = self.find_server(tenant, &pending.server.to_string()).await?;
@@ -90,9 +90,9 @@ impl Hub {
         let store = Arc::new(PendingGrant::new(None, tokens.clone()));
         let oauth = self.oauth_client(owner, server, store.clone()).await.map_err(text)?;
         let url = server.transport.remote().map(|endpoint| endpoint.url.clone()).unwrap_or_default();
-        let actor = Actor::new(tenant, pending.by.parse().map_err(text)?);
+        let actor = Actor::new(tenant, pending.started_by.parse().map_err(text)?);
         let (flow_state, egress) =
-            (Secret::new(redirect.rest.as_str()), self.connections.egress(actor, server.id));
+            (Secret::new(redirect.flow_state.as_str()), self.connections.egress(actor, server.id));
         if let Err(error) = oauth.resume_sign_in(&url, &egress, &flow_state, callback_url).await {
             let hint = match error.code() {
                 Some("invalid_scope") => self.clear_missing_scopes(owner, server).await.map_err(text)?,

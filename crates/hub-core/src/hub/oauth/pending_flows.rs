@@ -46,13 +46,15 @@ pub(super) struct PendingSignIn {
     pub(super) server: ServerId,
     pub(super) agent: Option<AgentId>,
     /// Subject that started the sign-in.
-    pub(super) by: String,
+    #[serde(rename = "by")]
+    pub(super) started_by: String,
     pub(super) created: Timestamp,
     pub(super) progress: SignInStatus,
     /// Why the sync after the sign-in failed.
     pub(super) sync_error: Option<String>,
     /// Redirect of the browser that the OAuth callback has to match. Removed when a callback consumes it.
-    pub(super) away: Option<PendingRedirect>,
+    #[serde(rename = "away")]
+    pub(super) redirect: Option<PendingRedirect>,
 }
 
 /// State of a sign-in between the redirect of the browser and the callback.
@@ -63,7 +65,8 @@ pub(super) struct PendingRedirect {
     /// `state` parameter that the callback must carry.
     pub(super) state: String,
     /// Serialized state of the OAuth flow, with which it resumes after the redirect.
-    pub(super) rest: String,
+    #[serde(rename = "rest")]
+    pub(super) flow_state: String,
 }
 
 impl PendingSignIn {

@@ -119,7 +119,7 @@ impl Hub {
                 let state = url.split_once('?').and_then(|(_, query)| state_in(query)).unwrap_or_default();
                 (
                     SignInStatus::Waiting,
-                    Some(PendingRedirect { url, state, rest: flow_state.expose().to_owned() }),
+                    Some(PendingRedirect { url, state, flow_state: flow_state.expose().to_owned() }),
                 )
             }
             (None, Ok(Ok(()))) => (SignInStatus::NotNeeded, None),
@@ -134,11 +134,11 @@ impl Hub {
         let pending = PendingSignIn {
             server: server.id,
             agent,
-            by: actor.subject().to_string(),
+            started_by: actor.subject().to_string(),
             created: self.platform.now(),
             progress,
             sync_error: None,
-            away: redirect,
+            redirect,
         };
         if pending.progress == SignInStatus::Waiting {
             self.save_pending(tenant, &server, &id, &pending, 0).await?;
@@ -194,13 +194,13 @@ impl Hub {
 
     /// Records the end of a sign-in in the audit and publishes an event.
     pub(super) async fn record_sign_in_result(&self, tenant: TenantId, id: &str, pending: &PendingSignIn) {
-        let PendingSignIn { server, agent, by, progress, .. } = pending;
+        let PendingSignIn { server, agent, started_by, progress, .. } = pending;
         let status = match progress {
             SignInStatus::Done => "done",
             SignInStatus::NotNeeded => "not needed",
             _ => "failed",
         };
-        let mut entry = crate::audit::AuditEntry::new(self.platform.now(), by, "sign_in.finished")
+        let mut entry = crate::audit::AuditEntry::new(self.platform.now(), started_by, "sign_in.finished")
             .with("server", server.to_string())
             .with("status", status);
         if let Some(agent) = agent {
@@ -234,7 +234,7 @@ impl Hub {
             )
         };
         let redirect =
-            pending.away.filter(|_| pending.progress == SignInStatus::Waiting).ok_or_else(finished)?;
+            pending.redirect.filter(|_| pending.progress == SignInStatus::Waiting).ok_or_else(finished)?;
         Ok((redirect.url, format!("{}.{id}", actor.tenant())))
     }
 
@@ -244,7 +244,7 @@ impl Hub {
         let found = self.load_pending(actor.tenant(), id).await?;
         let found = found.map(|(pending, _)| pending);
         let mut pending =
-            found.filter(|pending| pending.by == actor.subject().to_string()).ok_or_else(unknown)?;
+            found.filter(|pending| pending.started_by == actor.subject().to_string()).ok_or_else(unknown)?;
         if pending.progress == SignInStatus::Waiting && pending.is_expired(self.platform.now()) {
             let error = "the sign-in was not completed within ten minutes: start it again".to_owned();
             pending.progress = SignInStatus::Failed { error };

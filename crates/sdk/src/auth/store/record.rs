@@ -35,13 +35,14 @@ pub(in crate::auth) struct TokenRecord {
     /// Scopes that the client requested, separated by spaces.
     pub(in crate::auth) requested: String,
     pub(in crate::auth) granted: String,
-    /// Whether the token is bound to the `DPoP` key in `key`.
+    /// Whether the token is bound to the `DPoP` key in `dpop_key`.
     pub(in crate::auth) dpop: bool,
-    #[serde(default, with = "secret::optional")]
-    key: Option<Secret>,
-    /// Parsed form of the `DPoP` key in `key`. Not stored.
+    /// PKCS #8 document of the `DPoP` key in Base64, as stored.
+    #[serde(default, rename = "key", with = "secret::optional")]
+    dpop_key_der: Option<Secret>,
+    /// Parsed form of the `DPoP` key in `dpop_key_der`. Not stored.
     #[serde(skip)]
-    ready: Option<SigningKey>,
+    dpop_key: Option<SigningKey>,
 }
 
 /// Issuer, endpoints and client of a stored token, which a refresh does not change.
@@ -70,8 +71,8 @@ impl TokenRecord {
             requested: requested.to_string(),
             granted: String::new(),
             dpop: false,
-            key: stored.map(|der| STANDARD.encode(&*der).into()),
-            ready: key,
+            dpop_key_der: stored.map(|der| STANDARD.encode(&*der).into()),
+            dpop_key: key,
         }
     }
 
@@ -84,10 +85,10 @@ impl TokenRecord {
         // Report positions only: the text around them is secret.
         let mut record: TokenRecord =
             serde_json::from_str(text.expose()).map_err(|error| unreadable(error_position(&error)))?;
-        if let Some(key) = &record.key {
+        if let Some(key) = &record.dpop_key_der {
             let der = STANDARD.decode(key.expose()).map_err(|_| unreadable("invalid key".to_owned()))?;
             let key = SigningKey::from_pkcs8_der(&der, crate::jose::Algorithm::Es256);
-            record.ready = Some(key.map_err(|error| unreadable(error.to_string()))?);
+            record.dpop_key = Some(key.map_err(|error| unreadable(error.to_string()))?);
         }
         Ok(record)
     }
@@ -99,7 +100,7 @@ impl TokenRecord {
     }
 
     pub(in crate::auth) fn key(&self) -> Option<&SigningKey> {
-        self.ready.as_ref()
+        self.dpop_key.as_ref()
     }
 
     /// Sets expiry and refresh time of the token from its lifetime in seconds.

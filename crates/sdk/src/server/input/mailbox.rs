@@ -25,9 +25,11 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ReplayLog {
     /// Fingerprint of each server request, by its key: a replayed call must send the same requests.
-    pub(crate) asked: BTreeMap<String, u64>,
+    #[serde(rename = "asked")]
+    pub(crate) request_fingerprints: BTreeMap<String, u64>,
     /// Responses to server requests as JSON, by request key.
-    pub(crate) answers: BTreeMap<String, String>,
+    #[serde(rename = "answers")]
+    pub(crate) responses: BTreeMap<String, String>,
     /// Results of completed steps as JSON, by step name.
     pub(crate) steps: BTreeMap<String, String>,
     /// Input responses that arrived with a new call, before any server request; each is used for the request of the
@@ -79,11 +81,12 @@ impl MailboxState {
     fn unnamed_key(&mut self, request: &ServerRequest) -> String {
         let request_fingerprint = fingerprint(request);
         let is_same = |key: &String| {
-            self.log.asked.get(key) == Some(&request_fingerprint) && !self.used_keys.contains(key)
+            self.log.request_fingerprints.get(key) == Some(&request_fingerprint)
+                && !self.used_keys.contains(key)
         };
         let before = (1..=self.logged_count).map(numbered_key).find(is_same);
-        let key = before.unwrap_or_else(|| numbered_key(self.log.asked.len() + 1));
-        self.log.asked.insert(key.clone(), request_fingerprint);
+        let key = before.unwrap_or_else(|| numbered_key(self.log.request_fingerprints.len() + 1));
+        self.log.request_fingerprints.insert(key.clone(), request_fingerprint);
         self.used_keys.insert(key.clone());
         key
     }
@@ -95,13 +98,13 @@ impl MailboxState {
             return None;
         }
         if let Some(response) = self.log.offered.remove(name) {
-            self.log.answers.entry(name.to_owned()).or_insert(response);
+            self.log.responses.entry(name.to_owned()).or_insert(response);
         }
         let request_fingerprint = fingerprint(request);
-        let before = self.log.asked.insert(name.to_owned(), request_fingerprint);
+        let before = self.log.request_fingerprints.insert(name.to_owned(), request_fingerprint);
         if before != Some(request_fingerprint) && self.replayed_keys.contains(name) {
             self.has_diverged = true;
-            self.log.answers.remove(name);
+            self.log.responses.remove(name);
         }
         Some(name.to_owned())
     }
@@ -113,7 +116,7 @@ impl MailboxState {
     }
 
     fn is_answered(&self, key: &str) -> bool {
-        self.log.answers.contains_key(key)
+        self.log.responses.contains_key(key)
     }
 
     fn wake_driver(&self) {
@@ -135,9 +138,9 @@ fn is_reserved_name(name: &str) -> bool {
 impl InputMailbox {
     /// Creates the input state of a replayed call.
     pub(crate) fn from_log(log: ReplayLog) -> Self {
-        let answered_keys = log.answers.keys().cloned().collect();
+        let answered_keys = log.responses.keys().cloned().collect();
         InputMailbox(Mutex::new(MailboxState {
-            logged_count: log.asked.len(),
+            logged_count: log.request_fingerprints.len(),
             replayed_keys: answered_keys,
             log,
             ..MailboxState::default()
@@ -169,7 +172,8 @@ impl InputMailbox {
     pub(crate) fn has_diverged(&self) -> bool {
         let state = self.state();
         state.has_diverged
-            || state.log.asked.len() > state.logged_count && !state.replayed_keys.is_subset(&state.used_keys)
+            || state.log.request_fingerprints.len() > state.logged_count
+                && !state.replayed_keys.is_subset(&state.used_keys)
     }
 
     /// Returns whether the call waits for its client, in either era.
@@ -205,7 +209,7 @@ impl InputMailbox {
         for (key, response) in responses {
             if let Some(open) = state.open.get(&key).filter(|_| !state.is_answered(&key)) {
                 open.waker.wake_by_ref();
-                state.log.answers.insert(key, response);
+                state.log.responses.insert(key, response);
             }
         }
     }
@@ -342,7 +346,7 @@ impl Future for PendingResponse<'_> {
             },
         };
         self.key = Some(key.clone());
-        let Some(response) = state.log.answers.get(&key) else {
+        let Some(response) = state.log.responses.get(&key) else {
             let open = OpenServerRequest { request: self.request.clone(), waker: cx.waker().clone() };
             if state.open.insert(key, open).is_none() {
                 state.wake_driver();

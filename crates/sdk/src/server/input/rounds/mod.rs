@@ -229,8 +229,8 @@ impl Connection {
                 Some(mut log) => {
                     log.tool = state.tool.map(|tool| tool.name);
                     for (key, response) in responses {
-                        if log.asked.contains_key(key) {
-                            log.answers.entry(key.clone()).or_insert_with(|| response.clone());
+                        if log.request_fingerprints.contains_key(key) {
+                            log.responses.entry(key.clone()).or_insert_with(|| response.clone());
                         }
                     }
                     ResumeOutcome::Replay(log, round())

@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn a_log_that_is_too_large_stays_here() {
         let mut large = state();
-        let answers = [("q1".to_owned(), "x".repeat(MAX_LOG_BYTES))].into();
-        large.log = Some(ReplayLog { answers, ..ReplayLog::default() });
+        let responses = [("q1".to_owned(), "x".repeat(MAX_LOG_BYTES))].into();
+        large.log = Some(ReplayLog { responses, ..ReplayLog::default() });
         let keys = StateKeys::random();
         let text = large.clone().seal(&keys);
         assert_eq!(RequestState::open(&text, &keys, &large.binding, Duration::ZERO).unwrap().log, None);
