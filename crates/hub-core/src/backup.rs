@@ -333,5 +333,11 @@ mod tests {
         let (bytes, contents) = writer.finish().unwrap();
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!((contents.records, text.contains(r#""kind":"user""#)), (1, true), "{text}");
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(
+            lines[1]["kept"]["what"].is_object() && lines[2]["end"].is_object(),
+            "the format stays: {text}"
+        );
     }
 }

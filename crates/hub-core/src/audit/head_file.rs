@@ -175,6 +175,7 @@ mod tests {
         let changed = SignedHead { location: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), at) };
         heads.append(&changed, &SystemPlatform).unwrap();
         let mut text = fs::read_to_string(&heads.path).unwrap();
+        assert!(text.contains(r#""place":""#), "the format stays: {text}");
         text.push_str("\n{\"store\":");
         fs::write(&heads.path, &text).unwrap();
         heads.append(&heads.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();

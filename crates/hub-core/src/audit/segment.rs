@@ -225,3 +225,22 @@ impl From<SegmentEntry> for StoredAuditEntry {
         StoredAuditEntry { number, at, actor, action, fields: fields.get().to_owned(), hash }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_the_file_format_stay() {
+        let digest = |text: &str| Digest::of(text).finish();
+        let line = json!({
+            "segment": 1, "tenant": TenantId::fixed(1), "first": 1, "last": 2, "count": 2, "before": digest("a"),
+            "after": digest("b"), "digest": digest("c"), "signature": "00",
+        });
+        let segment: Segment = serde_json::from_value(line.clone()).unwrap();
+        assert_eq!((segment.start_head().hash, segment.end_head().hash), (digest("a"), digest("b")));
+        assert_eq!(serde_json::to_value(&segment).unwrap(), line);
+    }
+}

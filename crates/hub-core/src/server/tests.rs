@@ -25,6 +25,16 @@ fn the_least_that_can_be_said() {
 }
 
 #[test]
+fn settings_stored_under_the_former_name_of_a_limit_keep_it() {
+    let mut stored = serde_json::to_value(ServerSettings::with_name("Files")).unwrap();
+    let members = stored.as_object_mut().unwrap();
+    members.remove("max_concurrent_calls");
+    members.insert("calls_at_once".to_owned(), json!(7));
+    let settings: ServerSettings = serde_json::from_value(stored).unwrap();
+    assert_eq!(settings.max_concurrent_calls, Some(7));
+}
+
+#[test]
 fn a_server_stored_before_revisions_could_be_pinned_has_none() {
     let mut stored = serde_json::to_value(ServerSettings::with_name("Files")).unwrap();
     stored.as_object_mut().unwrap().remove("revision");
@@ -170,6 +180,9 @@ fn a_misspelt_field_is_told_the_right_one() {
     let error =
         ServerDraft::read(with("authentication", json!({"type": "api-key", "heade": "x"}))).unwrap_err();
     assert_eq!(error.to_string(), "`authentication.heade`: unknown field: did you mean `header`?");
+    let error = ServerDraft::read(with("calls_at_once", json!(1))).unwrap_err();
+    let expected = "`calls_at_once`: unknown field: did you mean `max_concurrent_calls`?";
+    assert_eq!(error.to_string(), expected);
     let error = ServerDraft::read(with("qqq", json!(1))).unwrap_err();
     assert_eq!(error.to_string(), "`qqq`: unknown field");
 }
@@ -226,6 +239,11 @@ fn what_the_operators_file_gets_wrong() {
         (json!({"command": "x", "directory": "here"}), "directory", "an absolute path"),
         (json!({"command": "x", "timeout_ms": 1}), "timeout_ms", "from 1000 to 300000"),
         (json!({"command": "x", "timeout": 1}), "timeout", "did you mean `timeout_ms`?"),
+        (
+            json!({"command": "x", "calls_at_once": 1}),
+            "calls_at_once",
+            "did you mean `max_concurrent_calls`?",
+        ),
         (json!({"command": "x", "slug": "y"}), "slug", "unknown field"),
         (json!("x"), "body", "an object"),
     ];

@@ -32,6 +32,9 @@ async fn the_least_and_the_most_that_can_be_said() {
         "instructions": "", "servers": {},
     });
     assert_eq!(json!(least), expected);
+    let former = json!({"name": "other", "calls_at_once": 1});
+    let error = stage.hub.add_agent(ADA, former).await.unwrap_err();
+    assert!(error.to_string().ends_with("did you mean `max_concurrent_calls`?"), "{error}");
     let most = json!({
         "name": "日".repeat(100), "instructions": "i".repeat(100_000), "model": "m".repeat(200), "approval": "trusted-only",
         "enabled": false, "calls_per_minute": 100_000, "max_concurrent_calls": 1_000,

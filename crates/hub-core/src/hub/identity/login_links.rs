@@ -128,3 +128,18 @@ impl Hub {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_stored_names_of_a_login_link_stay() {
+        let stored = json!({ "id": "a", "until": "2026-11-16T22:18:14Z", "by_operator": true });
+        let link: LoginLinkRecord = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(link.expires_at, "2026-11-16T22:18:14Z".parse::<Timestamp>().unwrap());
+        assert_eq!(serde_json::to_value(&link).unwrap(), stored);
+    }
+}

@@ -290,3 +290,21 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_stored_names_of_a_session_stay() {
+        let stored = json!({
+            "id": "a", "user": UserId::fixed(1), "passwords": 2, "created": "2026-11-16T22:18:14Z",
+            "used": "2026-11-16T22:19:14Z", "host": "hub.example",
+        });
+        let session: BrowserSessionRecord = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!((session.password_version, session.last_used > session.created), (2, true));
+        assert_eq!(serde_json::to_value(&session).unwrap(), stored);
+    }
+}

@@ -188,3 +188,37 @@ impl GrantStatusStore {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_status_that_was_stored_under_the_former_names_is_read() {
+        let stored = json!({
+            "hops": [{
+                "at": "2026-11-16T22:18:21Z", "what": "token request", "url": "https://as.example/token",
+                "status": 200, "error": null, "took_ms": 12,
+            }],
+            "again": { "version": 3, "why": "revoked" },
+            "wanted": ["write"],
+        });
+        let status: GrantStatus = serde_json::from_value(stored.clone()).unwrap();
+        let entry = &status.trace[0];
+        assert_eq!((&*entry.purpose, entry.status, entry.duration_ms), ("token request", Some(200), 12));
+        let rejection = ReauthorizationRequired { version: 3, reason: "revoked".into() };
+        assert_eq!(
+            (&status.reauthorization, &*status.missing_scopes),
+            (&Some(rejection), &["write".into()][..])
+        );
+
+        let mut written = serde_json::to_value(&status).unwrap();
+        assert_eq!(written["hops"][0]["purpose"], "token request");
+        assert_eq!(written["hops"][0]["duration_ms"], 12);
+        // All other names are as they were stored.
+        written["hops"] = stored["hops"].clone();
+        assert_eq!(written, stored);
+    }
+}

@@ -199,3 +199,23 @@ impl Hub {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_stored_names_of_a_pending_sign_in_stay() {
+        let stored = json!({
+            "server": ServerId::fixed(1), "agent": null, "by": "user:1", "created": "2026-11-16T22:18:21Z",
+            "progress": { "status": "waiting" }, "sync_error": null,
+            "away": { "url": "https://as.example/authorize", "state": "abc", "rest": "{}" },
+        });
+        let pending: PendingSignIn = serde_json::from_value(stored.clone()).unwrap();
+        let redirect = pending.redirect.as_ref().unwrap();
+        assert_eq!((&*pending.started_by, &*redirect.flow_state), ("user:1", "{}"));
+        assert_eq!(serde_json::to_value(&pending).unwrap(), stored);
+    }
+}
