@@ -236,7 +236,7 @@ mod tests {
     fn the_names_of_the_file_format_stay() {
         let digest = |text: &str| Digest::of(text).finish();
         let line = json!({
-            "segment": 1, "tenant": TenantId::fixed(1), "first": 1, "last": 2, "count": 2, "before": digest("a"),
+            "segment": 1, "tenant": TenantId::from_u128(1), "first": 1, "last": 2, "count": 2, "before": digest("a"),
             "after": digest("b"), "digest": digest("c"), "signature": "00",
         });
         let segment: Segment = serde_json::from_value(line.clone()).unwrap();

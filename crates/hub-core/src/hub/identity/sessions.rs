@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn the_stored_names_of_a_session_stay() {
         let stored = json!({
-            "id": "a", "user": UserId::fixed(1), "passwords": 2, "created": "2026-11-16T22:18:14Z",
+            "id": "a", "user": UserId::from_u128(1), "passwords": 2, "created": "2026-11-16T22:18:14Z",
             "used": "2026-11-16T22:19:14Z", "host": "hub.example",
         });
         let session: BrowserSessionRecord = serde_json::from_value(stored.clone()).unwrap();

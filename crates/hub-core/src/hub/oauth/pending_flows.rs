@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_stored_names_of_a_pending_sign_in_stay() {
         let stored = json!({
-            "server": ServerId::fixed(1), "agent": null, "by": "user:1", "created": "2026-11-16T22:18:21Z",
+            "server": ServerId::from_u128(1), "agent": null, "by": "user:1", "created": "2026-11-16T22:18:21Z",
             "progress": { "status": "waiting" }, "sync_error": null,
             "away": { "url": "https://as.example/authorize", "state": "abc", "rest": "{}" },
         });
