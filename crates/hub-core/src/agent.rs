@@ -22,7 +22,7 @@ pub enum ApprovalMode {
 
 /// What an agent may use of one server, and which of its tools need no approval.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct ToolSelection {
+pub struct ServerAccess {
     /// Names of the tools that the agent may call, without resources and prompts. Default: all tools, resources and
     /// prompts.
     pub tools: Option<Vec<String>>,
@@ -42,7 +42,7 @@ pub struct Agent {
     /// Model, if the hub runs the agent.
     pub model: Option<String>,
     /// Servers that the agent may use, each with the selected tools.
-    pub servers: BTreeMap<ServerId, ToolSelection>,
+    pub servers: BTreeMap<ServerId, ServerAccess>,
     /// Approval mode.
     pub approval: ApprovalMode,
     /// Whether the agent is enabled and may use servers at all.
@@ -62,7 +62,7 @@ pub struct Agent {
 impl Agent {
     /// Returns whether the agent may use a tool.
     pub fn may_use(&self, server: ServerId, tool: &str) -> bool {
-        let selected = |selection: &ToolSelection| {
+        let selected = |selection: &ServerAccess| {
             selection.tools.as_ref().is_none_or(|tools| tools.iter().any(|name| name == tool))
         };
         self.enabled && self.servers.get(&server).is_some_and(selected)

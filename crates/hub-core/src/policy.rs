@@ -146,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::agent::ToolSelection;
+    use crate::agent::ServerAccess;
     use crate::id::{AgentId, UserId};
     use crate::server::{RemoteEndpoint, ServerSettings, Transport};
     use crate::tool::names::Slug;
@@ -179,7 +179,7 @@ mod tests {
 
     fn agent(approval: ApprovalMode, trusted: &[&str]) -> Agent {
         let trusted = trusted.iter().map(|name| (*name).to_owned()).collect();
-        let selection = ToolSelection { tools: Some(vec!["read".into(), "write".into()]), trusted };
+        let selection = ServerAccess { tools: Some(vec!["read".into(), "write".into()]), trusted };
         Agent {
             id: AgentId::from_u128(1),
             name: "Ada".into(),

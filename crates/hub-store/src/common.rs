@@ -3,7 +3,7 @@
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::platform::{SystemPlatform, random};
 use linchpin_hub_core::rate_limit::{approvals_limited, concurrency_limited};
-use linchpin_hub_core::store::{ConcurrencyScope, DocumentKey, Page};
+use linchpin_hub_core::store::{CountedCalls, DocumentKey, Page};
 use linchpin_hub_core::{Error, error};
 
 /// Returns the error for a document whose version has changed.
@@ -13,10 +13,10 @@ pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
 }
 
 /// Returns the error for too many calls that run or wait for approval.
-pub(crate) fn limit_exceeded(scope: &ConcurrencyScope, max: u32) -> Error {
+pub(crate) fn limit_exceeded(scope: &CountedCalls, max: u32) -> Error {
     match scope {
-        ConcurrencyScope::Server(_) | ConcurrencyScope::Subject(_) => concurrency_limited(max),
-        ConcurrencyScope::Pending(_) => approvals_limited(max),
+        CountedCalls::Server(_) | CountedCalls::Subject(_) => concurrency_limited(max),
+        CountedCalls::Pending(_) => approvals_limited(max),
     }
 }
 

@@ -11,7 +11,7 @@ use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
 use linchpin_hub_core::rate_limit::RateLimit;
 use linchpin_hub_core::store::{
     Approval, ApprovalFilter, ApprovalStatus, Batch, CachedStore, CallFilter, CallOutcome, CallRecord,
-    CallStatus, ConcurrencyScope, Document, DocumentKey, DocumentKind, PageRequest, Store, StoreChange,
+    CallStatus, CountedCalls, Document, DocumentKey, DocumentKind, PageRequest, Store, StoreChange,
     StoredDocument,
 };
 use linchpin_hub_store::{Postgres, Sqlite};
@@ -565,17 +565,17 @@ async fn what_may_be_had_is_counted(open: impl Open) {
 
     // All calls have the same server and subject.
     let running = |id: u128| CallRecord { started: Some(at(1)), ..call(6 * id + 1, CallStatus::Running) };
-    let room = |of: ConcurrencyScope, most, id| {
+    let room = |of: CountedCalls, most, id| {
         Batch::new()
             .change(StoreChange::RequireConcurrency { scope: of, max_calls: most })
             .change(StoreChange::InsertCall(Box::new(running(id))))
     };
     let (server, subject) =
-        (ConcurrencyScope::Server(running(1).server), ConcurrencyScope::Subject(running(1).subject));
+        (CountedCalls::Server(running(1).server), CountedCalls::Subject(running(1).subject));
     store.commit(ADA, room(server.clone(), 1, 1)).await.unwrap();
     store.commit(BOB, room(server.clone(), 1, 1)).await.unwrap();
-    store.commit(ADA, room(ConcurrencyScope::Server(ServerId::from_u128(99)), 1, 2)).await.unwrap();
-    store.commit(ADA, room(ConcurrencyScope::Subject("user:99".into()), 1, 3)).await.unwrap();
+    store.commit(ADA, room(CountedCalls::Server(ServerId::from_u128(99)), 1, 2)).await.unwrap();
+    store.commit(ADA, room(CountedCalls::Subject("user:99".into()), 1, 3)).await.unwrap();
     for of in [server.clone(), subject] {
         assert_eq!(store.commit(ADA, room(of, 3, 4)).await.unwrap_err().code(), "too_many_calls");
     }
@@ -624,7 +624,7 @@ async fn only_so_many_calls_wait_for_an_approval(open: impl Open) {
     let ask = |id: u128, subject: &str, status| {
         let call = CallRecord { subject: subject.to_owned(), ..call(id, status) };
         let room = StoreChange::RequireConcurrency {
-            scope: ConcurrencyScope::Pending(subject.to_owned()),
+            scope: CountedCalls::Pending(subject.to_owned()),
             max_calls: 3,
         };
         Batch::new()

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use linchpin::testing::authority::{Authority, Misbehavior};
+use linchpin::testing::authority::{Authority, Misbehaviour};
 use support::LINCHPIN;
 
 /// Separate home directory of one test.
@@ -156,34 +156,34 @@ const CLIENT_ID_OPTION: &str = "--client-id";
 async fn the_doctor_says_what_is_wrong_before_anybody_is_asked() {
     let home = Home::new("wrong");
     for (switch, shown) in [
-        (Misbehavior::ResourceMetadataHtml, ("metadata", "does not conform to RFC 9728", ADVICE_SERVER)),
+        (Misbehaviour::ResourceMetadataHtml, ("metadata", "does not conform to RFC 9728", ADVICE_SERVER)),
         (
-            Misbehavior::ResourceElsewhere,
+            Misbehaviour::ResourceElsewhere,
             ("metadata", "describes the resource `https://stranger.example/mcp`", "check the URL"),
         ),
         (
-            Misbehavior::NoAuthorizationServers,
+            Misbehaviour::NoAuthorizationServers,
             ("metadata", "the field `authorization_servers` is missing", ADVICE_SERVER),
         ),
         (
-            Misbehavior::ResourceMetadataRedirects,
+            Misbehaviour::ResourceMetadataRedirects,
             ("metadata", "another origin are not followed", ADVICE_SERVER),
         ),
-        (Misbehavior::IssuerWrong, ("authority", "must be exactly", ADVICE_AUTHORITY)),
-        (Misbehavior::MetadataHtml, ("authority", "does not conform to RFC 8414", ADVICE_AUTHORITY)),
+        (Misbehaviour::IssuerWrong, ("authority", "must be exactly", ADVICE_AUTHORITY)),
+        (Misbehaviour::MetadataHtml, ("authority", "does not conform to RFC 8414", ADVICE_AUTHORITY)),
         (
-            Misbehavior::TokenEndpointMissing,
+            Misbehaviour::TokenEndpointMissing,
             ("authority", "the field `token_endpoint` is missing", ADVICE_AUTHORITY),
         ),
-        (Misbehavior::PkceMissing, ("authority", "`S256`", ADVICE_AUTHORITY)),
-        (Misbehavior::MetadataRedirectLoop, ("authority", "too many redirects", ADVICE_AUTHORITY)),
+        (Misbehaviour::PkceMissing, ("authority", "`S256`", ADVICE_AUTHORITY)),
+        (Misbehaviour::MetadataRedirectLoop, ("authority", "too many redirects", ADVICE_AUTHORITY)),
         (
-            Misbehavior::RegistrationMissing,
+            Misbehaviour::RegistrationMissing,
             ("registration", "does not support dynamic registration", CLIENT_ID_OPTION),
         ),
-        (Misbehavior::RegistrationRefused, ("registration", "`invalid_redirect_uri`", CLIENT_ID_OPTION)),
+        (Misbehaviour::RegistrationRefused, ("registration", "`invalid_redirect_uri`", CLIENT_ID_OPTION)),
         (
-            Misbehavior::RegistrationEndpointPrivate,
+            Misbehaviour::RegistrationEndpointPrivate,
             ("registration", "10.0.0.1 is a private address", ADVICE_AUTHORITY),
         ),
     ] {
@@ -209,18 +209,18 @@ async fn the_doctor_shows_an_authority_that_is_down() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_says_what_is_wrong_after_somebody_signed_in() {
     for (switch, shown) in [
-        (Misbehavior::AccessDenied, ("sign-in", "error `access_denied`", "an account with permission")),
-        (Misbehavior::IssWrong, ("sign-in", "comes from another authorization server", ADVICE_AUTHORITY)),
+        (Misbehaviour::AccessDenied, ("sign-in", "error `access_denied`", "an account with permission")),
+        (Misbehaviour::IssWrong, ("sign-in", "comes from another authorization server", ADVICE_AUTHORITY)),
         (
-            Misbehavior::TokenHtmlError,
+            Misbehaviour::TokenHtmlError,
             ("token", "it responded with HTTP 500 and an HTML page", ADVICE_AUTHORITY),
         ),
         (
-            Misbehavior::TokenTypeUnknown,
+            Misbehaviour::TokenTypeUnknown,
             ("token", "its token has the unsupported type `mac`", ADVICE_AUTHORITY),
         ),
-        (Misbehavior::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", ADVICE_AUTHORITY)),
-        (Misbehavior::UnauthorizedForever, ("token", "the server rejected the token", ADVICE_SERVER)),
+        (Misbehaviour::TokenEndpointPrivate, ("token", "10.0.0.1 is a private address", ADVICE_AUTHORITY)),
+        (Misbehaviour::UnauthorizedForever, ("token", "the server rejected the token", ADVICE_SERVER)),
     ] {
         let authority = Authority::start(Authority::conforming().with(switch)).await.unwrap();
         let home = Home::new("refused"); // without a stored sign-in

@@ -15,7 +15,7 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-use self::key::Key;
+use self::key::KeyDeserializer;
 use crate::scan::{Limits, Scan};
 use crate::string::{escape, find_special};
 
@@ -99,7 +99,7 @@ impl<'de> Decoder<'de> {
     }
 
     /// Reads the object key at the current position and its colon.
-    fn key(&mut self) -> Result<Key<'de>> {
+    fn key(&mut self) -> Result<KeyDeserializer<'de>> {
         if self.peek()? != b'"' {
             return Err(self.invalid_json());
         }
@@ -108,7 +108,7 @@ impl<'de> Decoder<'de> {
             return Err(self.invalid_json());
         }
         self.at += 1;
-        Ok(Key(key))
+        Ok(KeyDeserializer(key))
     }
 
     fn number(&mut self) -> &'de str {

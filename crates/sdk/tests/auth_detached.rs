@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use linchpin::auth::{AuthErrorKind, MemoryStore, OAuth, Secret};
 use linchpin::egress::Egress;
-use linchpin::testing::authority::{Authority, Misbehavior};
+use linchpin::testing::authority::{Authority, Misbehaviour};
 use linchpin::{CallError, Client, ClientError};
 
 #[path = "support/signing_in.rs"]
@@ -43,7 +43,7 @@ async fn away(authority: &Authority) -> (String, Secret) {
 
 #[tokio::test]
 async fn another_process_goes_on_where_one_left() {
-    for behaviour in [Authority::conforming(), Authority::conforming().with(Misbehavior::DpopNonce)] {
+    for behaviour in [Authority::conforming(), Authority::conforming().with(Misbehaviour::DpopNonce)] {
         let authority = start(behaviour).await;
         let (back, flow_state) = away(&authority).await;
         let other = OAuth::new("A test").clock(authority.clock()).store(MemoryStore::default());

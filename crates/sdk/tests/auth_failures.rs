@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use linchpin::Client;
 use linchpin::auth::{AuthError, AuthErrorKind, AuthFuture, MemoryStore, OAuth, Secret, TokenStore};
-use linchpin::testing::authority::{Authority, AuthorityHost, KnownClient, Misbehavior};
+use linchpin::testing::authority::{Authority, AuthorityHost, KnownClient, Misbehaviour};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -70,7 +70,7 @@ async fn a_store_that_cannot_be_read_is_in_nobodys_way() {
 
 #[tokio::test]
 async fn a_secret_stays_with_whoever_got_it_first() {
-    let authority = signing_in::start(Authority::conforming().with(Misbehavior::IssuerMoves)).await;
+    let authority = signing_in::start(Authority::conforming().with(Misbehaviour::IssuerMoves)).await;
     let oauth = signing_in::oauth(&authority)
         .client_secret(KnownClient::Basic.id(), authority.secret(KnownClient::Basic));
     let life = signing_in::run_lifecycle(&authority, &oauth).await;
@@ -241,7 +241,7 @@ async fn a_token_that_is_still_good_is_used() {
     let authority = signing_in::start(Authority::conforming()).await;
     let client = Client::http(authority.mcp_url()).auth(signing_in::oauth(&authority));
     let client = client.connect().await.unwrap();
-    authority.set_behaviour(Authority::conforming().with(Misbehavior::TokenHtmlError));
+    authority.set_behaviour(Authority::conforming().with(Misbehaviour::TokenHtmlError));
     authority.advance(Duration::from_secs(3_600 - 20));
     client.call("greet", ()).await.unwrap();
     assert_eq!(authority.observations().with_grant_type("refresh_token").count(), 1, "it was attempted");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{HttpScript, Reply};
 use linchpin::Client;
 use linchpin::auth::OAuth;
-use linchpin::testing::authority::{Authority, Behaviour, Misbehavior, Observations};
+use linchpin::testing::authority::{Authority, Behaviour, Misbehaviour, Observations};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -21,412 +21,412 @@ mod signing_in;
 
 /// Where the lifecycle ends and why. Ports differ each time: MCP is the endpoint at SERVER, ISSUER is at AUTHORITY,
 /// CANARY elsewhere.
-const TABLE: &[(Misbehavior, &str)] = &[
+const TABLE: &[(Misbehaviour, &str)] = &[
     (
-        Misbehavior::ChallengeMissing,
+        Misbehaviour::ChallengeMissing,
         "needing more: the server rejected the request: HTTP 403: a valid token is required \
          (HTTP_FORBIDDEN)",
     ),
     (
-        Misbehavior::ChallengeMalformed,
+        Misbehaviour::ChallengeMalformed,
         "needing more: the server rejected the request: HTTP 403: a valid token is required \
          (HTTP_FORBIDDEN)",
     ),
-    (Misbehavior::ChallengeSeveral, "fine"),
-    (Misbehavior::ChallengeHuge, "fine"),
-    (Misbehavior::ChallengeElsewhere, "fine"),
+    (Misbehaviour::ChallengeSeveral, "fine"),
+    (Misbehaviour::ChallengeHuge, "fine"),
+    (Misbehaviour::ChallengeElsewhere, "fine"),
     (
-        Misbehavior::UnauthorizedForever,
+        Misbehaviour::UnauthorizedForever,
         "connecting: the server rejected the token that `ISSUER` has just issued for it: contact the \
          operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ForbiddenForever,
+        Misbehaviour::ForbiddenForever,
         "needing more: the server requires the scope `write` for this request, but the token already has \
          it: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourceElsewhere,
+        Misbehaviour::ResourceElsewhere,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it describes the resource `https://stranger.example/mcp`, but this server is `MCP`; a \
          token for one must not be sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourceOtherPath,
+        Misbehaviour::ResourceOtherPath,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it describes the resource `SERVER/other`, but this server is `MCP`; a token for one must \
          not \
          be sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourcePrefix,
+        Misbehaviour::ResourcePrefix,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it describes the resource `MCP-evil`, but this server is `MCP`; a token for one must not \
          be \
          sent to the other (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourceMissing,
+        Misbehaviour::ResourceMissing,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: the field `resource` is missing (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::NoAuthorizationServers,
+        Misbehaviour::NoAuthorizationServers,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: the field `authorization_servers` is missing (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::FirstServerBroken, "fine"),
-    (Misbehavior::NoResourceMetadata, "fine"),
-    (Misbehavior::NoMetadata, "fine"),
-    (Misbehavior::ResourceMetadataAtRoot, "fine"),
+    (Misbehaviour::FirstServerBroken, "fine"),
+    (Misbehaviour::NoResourceMetadata, "fine"),
+    (Misbehaviour::NoMetadata, "fine"),
+    (Misbehaviour::ResourceMetadataAtRoot, "fine"),
     (
-        Misbehavior::ResourceMetadataHtml,
+        Misbehaviour::ResourceMetadataHtml,
         "connecting: the metadata of the server at `SERVER/.well-known/oauth-protected-resource/mcp` cannot \
          be used: it does not conform to RFC 9728 (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourceMetadataEndless,
+        Misbehaviour::ResourceMetadataEndless,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
          failed: the response of `127.0.0.1` is larger than 1048576 bytes (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourceMetadataSilent,
+        Misbehaviour::ResourceMetadataSilent,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
          failed: no response within 10 seconds (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::ResourceMetadataRedirects,
+        Misbehaviour::ResourceMetadataRedirects,
         "connecting: protected resource metadata at `SERVER/.well-known/oauth-protected-resource/mcp` \
          failed: `SERVER` redirects to `CANARY`: redirects to another origin are not followed; use the \
          URL of that origin instead if you trust it (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::IssuerWrong,
+        Misbehaviour::IssuerWrong,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is \
          `https://stranger.example` but must be exactly `ISSUER`; it may be an impersonation \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::IssuerTrailingSlash,
+        Misbehaviour::IssuerTrailingSlash,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its issuer is `ISSUER/` \
          but must be exactly `ISSUER`; it may be an impersonation (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::IssuerMissing,
+        Misbehaviour::IssuerMissing,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: the field `issuer` is missing \
          (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::IssuerMoves, "fine"),
+    (Misbehaviour::IssuerMoves, "fine"),
     (
-        Misbehavior::PkceMissing,
+        Misbehaviour::PkceMissing,
         "connecting: sign-in at `ISSUER` is not possible: its metadata does not list `S256` under \
          `code_challenge_methods_supported`, and without PKCE an authorization code could be stolen \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::PkcePlain,
+        Misbehaviour::PkcePlain,
         "connecting: sign-in at `ISSUER` is not possible: its metadata does not list `S256` under \
          `code_challenge_methods_supported`, and without PKCE an authorization code could be stolen \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::EndpointsPlainHttp,
+        Misbehaviour::EndpointsPlainHttp,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: `http://auth.example.com/authorization_endpoint` uses \
          plain `http`, but `https` is required (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEndpointPrivate,
+        Misbehaviour::TokenEndpointPrivate,
         "connecting: token request at `https://10.0.0.1/token` failed: refused to connect to `10.0.0.1`: \
          10.0.0.1 is a private address, and this URL was discovered on the network, not configured, so it \
          may only lead to public addresses: to permit it, allow its network in the egress policy \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEndpointLinkLocal,
+        Misbehaviour::TokenEndpointLinkLocal,
         "connecting: token request at `https://169.254.169.254/token` failed: refused to connect to \
          `169.254.169.254`: 169.254.169.254 is a link-local or metadata address, and this URL was \
          discovered on the network, not configured, so it may only lead to public addresses: to permit \
          it, allow its network in the egress policy (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEndpointPrivateIpv6,
+        Misbehaviour::TokenEndpointPrivateIpv6,
         "connecting: token request at `https://[fd00::1]/token` failed: refused to connect to \
          `[fd00::1]`: fd00::1 is a private address, and this URL was discovered on the network, not \
          configured, so it may only lead to public addresses: to permit it, allow its network in the \
          egress policy (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEndpointMissing,
+        Misbehaviour::TokenEndpointMissing,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: the field `token_endpoint` is missing (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::RegistrationEndpointPrivate,
+        Misbehaviour::RegistrationEndpointPrivate,
         "connecting: client registration at `https://10.0.0.1/register` failed: refused to connect to \
          `10.0.0.1`: 10.0.0.1 is a private address, and this URL was discovered on the network, not \
          configured, so it may only lead to public addresses: to permit it, allow its network in the \
          egress policy (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::AuthorizationEndpointJavascript,
+        Misbehaviour::AuthorizationEndpointJavascript,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: it must begin with https:// or \
          http:// (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::AuthorizationEndpointFile,
+        Misbehaviour::AuthorizationEndpointFile,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: only https:// and http:// are \
          supported (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::AuthorizationEndpointUserinfo,
+        Misbehaviour::AuthorizationEndpointUserinfo,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: it contains a user name or \
          password; send them in a header instead (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::AuthorizationEndpointCommand,
+        Misbehaviour::AuthorizationEndpointCommand,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: its \
          `authorization_endpoint` is not a safe URL: the URL cannot be used: it contains the character ' \
          '; encode it as %20 (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataTooLarge,
+        Misbehaviour::MetadataTooLarge,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: the response of `127.0.0.1` is \
          larger than 1048576 bytes (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataEndless,
+        Misbehaviour::MetadataEndless,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: the response of `127.0.0.1` is \
          larger than 1048576 bytes (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataSilent,
+        Misbehaviour::MetadataSilent,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: no response within 10 seconds \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataRedirects,
+        Misbehaviour::MetadataRedirects,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
          `CANARY`: redirects to another origin are not followed; use the URL of that origin instead if you \
          trust it (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataRedirectLoop,
+        Misbehaviour::MetadataRedirectLoop,
         "connecting: authorization server metadata at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` failed: `AUTHORITY` redirects to \
          `AUTHORITY`: too many redirects, at most 3 are followed (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataHtml,
+        Misbehaviour::MetadataHtml,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
          RFC 8414 (line 1, column 1) (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataInvalidJson,
+        Misbehaviour::MetadataInvalidJson,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
          RFC 8414 (line 1, column 16) (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::MetadataDuplicateKeys,
+        Misbehaviour::MetadataDuplicateKeys,
         "connecting: the metadata of the authorization server at \
          `AUTHORITY/.well-known/oauth-authorization-server/tenant` cannot be used: it does not conform to \
          RFC 8414 (line 1, column 45) (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::MetadataOpenIdOnly, "fine"),
-    (Misbehavior::NoClientDocuments, "fine"),
+    (Misbehaviour::MetadataOpenIdOnly, "fine"),
+    (Misbehaviour::NoClientDocuments, "fine"),
     (
-        Misbehavior::RegistrationMissing,
+        Misbehaviour::RegistrationMissing,
         "connecting: `ISSUER` does not know this client and does not support dynamic registration: register \
          it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::RegistrationRefused,
+        Misbehaviour::RegistrationRefused,
         "connecting: `ISSUER` did not register this client: error `invalid_redirect_uri` \
          (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m); register it there manually and set its client id \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::RegistrationHtml,
+        Misbehaviour::RegistrationHtml,
         "connecting: `ISSUER` did not register this client: it responded with HTTP 403 and an HTML page; \
          register it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::RegistrationOtherRedirect,
+        Misbehaviour::RegistrationOtherRedirect,
         "connecting: `ISSUER` did not register this client: it did not register the requested redirect URI; \
          register it there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::RegistrationWithoutClientId,
+        Misbehaviour::RegistrationWithoutClientId,
         "connecting: `ISSUER` did not register this client: its response has no `client_id`; register it \
          there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::StateMixedUp,
+        Misbehaviour::StateMixedUp,
         "connecting: the redirect does not belong to this sign-in (`state`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::StateMissing,
+        Misbehaviour::StateMissing,
         "connecting: the redirect does not belong to this sign-in (`state`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::IssWrong,
+        Misbehaviour::IssWrong,
         "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::IssMissing,
+        Misbehaviour::IssMissing,
         "connecting: the redirect lacks the `iss` parameter that `ISSUER` announces; sign in again \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::IssNormalized,
+        Misbehaviour::IssNormalized,
         "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::IssUnannounced, "fine"),
-    (Misbehavior::IssUnsupported, "fine"),
+    (Misbehaviour::IssUnannounced, "fine"),
+    (Misbehaviour::IssUnsupported, "fine"),
     (
-        Misbehavior::AccessDenied,
+        Misbehaviour::AccessDenied,
         "connecting: `ISSUER` denied authorization: error `access_denied` \
          (denied[2J]0;ownedSet-Cookie: a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::AccessDeniedIssWrong,
+        Misbehaviour::AccessDeniedIssWrong,
         "connecting: the redirect comes from another authorization server than `ISSUER` (`iss`); sign in \
          again (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::CodeMissing,
+        Misbehaviour::CodeMissing,
         "connecting: the redirect has no authorization code; sign in again (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::CodeUsed,
+        Misbehaviour::CodeUsed,
         "connecting: `ISSUER` issued no token: error `invalid_grant` (the code was already used) \
          (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::CodeTwice, "fine"),
+    (Misbehaviour::CodeTwice, "fine"),
     (
-        Misbehavior::TokenRedirects,
+        Misbehaviour::TokenRedirects,
         "connecting: `ISSUER` issued no token: it responded with HTTP 307, a redirect, which is not \
          followed with secrets (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenHtmlOk,
+        Misbehaviour::TokenHtmlOk,
         "connecting: `ISSUER` issued no token: it responded with an HTML page instead of a token \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenHtmlError,
+        Misbehaviour::TokenHtmlError,
         "connecting: `ISSUER` issued no token: it responded with HTTP 500 and an HTML page; try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenError,
+        Misbehaviour::TokenError,
         "connecting: `ISSUER` issued no token: error `invalid_grant` (denied[2J]0;ownedSet-Cookie: \
          a=bgnp.exe31m) (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEchoes,
+        Misbehaviour::TokenEchoes,
         "connecting: `ISSUER` issued no token: error `invalid_request` (grant_type authorization_code, code \
          …, code_verifier \
          …, redirect_uri http://127.0.0.1:9/callback, resource MCP) (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEmpty,
+        Misbehaviour::TokenEmpty,
         "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 0) \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenInvalidJson,
+        Misbehaviour::TokenInvalidJson,
         "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 86) \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenDuplicateKeys,
+        Misbehaviour::TokenDuplicateKeys,
         "connecting: `ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column \
          186) \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenMissing,
+        Misbehaviour::TokenMissing,
         "connecting: `ISSUER` issued no token: its response has no `access_token` (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenTypeMissing,
+        Misbehaviour::TokenTypeMissing,
         "connecting: `ISSUER` issued no token: its response has no `token_type` (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenTypeUnknown,
+        Misbehaviour::TokenTypeUnknown,
         "connecting: `ISSUER` issued no token: its token has the unsupported type `mac` \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenTooLarge,
+        Misbehaviour::TokenTooLarge,
         "connecting: `ISSUER` issued no token: its token is longer than 12 KiB, which is too long for a header (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenNewline,
+        Misbehaviour::TokenNewline,
         "connecting: `ISSUER` issued no token: its token has characters that are not allowed in a header \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenSilent,
+        Misbehaviour::TokenSilent,
         "connecting: token request at `ISSUER/token` failed: no response within 10 seconds \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::TokenEndless,
+        Misbehaviour::TokenEndless,
         "connecting: token request at `ISSUER/token` failed: the response of `127.0.0.1` is larger than \
          1048576 bytes (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::ExpiresMissing, "fine"),
-    (Misbehavior::ExpiresNegative, "fine"),
-    (Misbehavior::ExpiresHuge, "fine"),
-    (Misbehavior::ExpiresText, "fine"),
+    (Misbehaviour::ExpiresMissing, "fine"),
+    (Misbehaviour::ExpiresNegative, "fine"),
+    (Misbehaviour::ExpiresHuge, "fine"),
+    (Misbehaviour::ExpiresText, "fine"),
     (
-        Misbehavior::ScopesFewer,
+        Misbehaviour::ScopesFewer,
         "needing more: the server requires the scope `write` for this request, but it was requested and not \
          granted: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
-    (Misbehavior::RefreshMissing, "fine"),
-    (Misbehavior::RefreshOffline, "fine"),
-    (Misbehavior::RefreshStays, "fine"),
-    (Misbehavior::RefreshRevoked, "fine"),
-    (Misbehavior::RefreshRefused, "fine"),
+    (Misbehaviour::RefreshMissing, "fine"),
+    (Misbehaviour::RefreshOffline, "fine"),
+    (Misbehaviour::RefreshStays, "fine"),
+    (Misbehaviour::RefreshRevoked, "fine"),
+    (Misbehaviour::RefreshRefused, "fine"),
     (
-        Misbehavior::RefreshUnavailable,
+        Misbehaviour::RefreshUnavailable,
         "after the end of the token: `ISSUER` issued no token: it responded with HTTP 503 and an HTML page; \
          try again later \
          (HTTP_AUTHORIZATION)",
     ),
     (
-        Misbehavior::RevocationFails,
+        Misbehaviour::RevocationFails,
         "signing out: the stored token is deleted, but `ISSUER` did not revoke it: it responded with HTTP \
          503 and an HTML page; try again later",
     ),
-    (Misbehavior::Dpop, "fine"),
-    (Misbehavior::DpopNonce, "fine"),
+    (Misbehaviour::Dpop, "fine"),
+    (Misbehaviour::DpopNonce, "fine"),
     (
-        Misbehavior::DpopNonceForever,
+        Misbehaviour::DpopNonceForever,
         "connecting: `ISSUER` issued no token: error `use_dpop_nonce` (a nonce is required) \
          (HTTP_AUTHORIZATION)",
     ),
@@ -459,15 +459,15 @@ async fn what_a_person_reads() {
         let (text, seen) = outcome(Authority::conforming().with(switch)).await;
         assert_eq!(text, expected, "{switch:?}");
         // Another origin may serve the metadata of a resource; it is still validated against the resource.
-        assert_eq!(seen.canary_connections > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.canary_connections > 0, switch == Misbehaviour::ChallengeElsewhere, "{switch:?}");
         assert_eq!(seen.reuses, 0, "{switch:?}: a used code or token is not sent again");
         let is_safe = |query: &[(String, String)]| query.iter().all(|(name, _)| name != "access_token");
         assert!(seen.requests.iter().all(|request| is_safe(&request.query)), "{switch:?}");
         assert!(!text.contains(char::is_control), "{switch:?}");
     }
     let told: BTreeSet<_> = TABLE.iter().map(|(switch, _)| switch).collect();
-    assert_eq!(told, Misbehavior::ALL.iter().collect(), "each of them once");
-    assert_eq!(TABLE.len(), Misbehavior::ALL.len());
+    assert_eq!(told, Misbehaviour::ALL.iter().collect(), "each of them once");
+    assert_eq!(TABLE.len(), Misbehaviour::ALL.len());
 }
 
 #[tokio::test]
@@ -485,10 +485,10 @@ async fn an_honest_life() {
 #[tokio::test]
 async fn tokens_are_renewed_where_they_can_be() {
     for (switch, authorizations, tried, refreshes) in [
-        (Misbehavior::RefreshOffline, 3, 3, 2),
-        (Misbehavior::RefreshStays, 3, 3, 2),
-        (Misbehavior::RefreshRevoked, 5, 3, 0),
-        (Misbehavior::RefreshMissing, 5, 0, 0),
+        (Misbehaviour::RefreshOffline, 3, 3, 2),
+        (Misbehaviour::RefreshStays, 3, 3, 2),
+        (Misbehaviour::RefreshRevoked, 5, 3, 0),
+        (Misbehaviour::RefreshMissing, 5, 0, 0),
     ] {
         let (_, seen) = outcome(Authority::conforming().with(switch)).await;
         let tried_so_often = seen.with_grant_type("refresh_token").count();
@@ -537,7 +537,7 @@ async fn an_answer_that_drips_is_given_up_in_time() {
 
 #[tokio::test]
 async fn another_authority_means_another_registration() {
-    let (_, seen) = outcome(Authority::conforming().with(Misbehavior::IssuerMoves)).await;
+    let (_, seen) = outcome(Authority::conforming().with(Misbehaviour::IssuerMoves)).await;
     let ids = |path| {
         let requests = seen.with_path(path).filter_map(|request| request.parameter("client_id"));
         requests.collect::<BTreeSet<_>>()
@@ -548,7 +548,7 @@ async fn another_authority_means_another_registration() {
 
 #[tokio::test]
 async fn a_passing_failure_costs_nothing() {
-    let authority = signing_in::start(Authority::conforming().with(Misbehavior::RefreshUnavailable)).await;
+    let authority = signing_in::start(Authority::conforming().with(Misbehaviour::RefreshUnavailable)).await;
     let oauth = signing_in::oauth(&authority);
     let client = Client::http(authority.mcp_url()).auth(oauth).connect().await.unwrap();
     authority.expire_tokens();
@@ -564,7 +564,7 @@ async fn a_passing_failure_costs_nothing() {
 #[tokio::test]
 async fn nobody_is_asked_for_ever() {
     let behaviour =
-        Authority::conforming().with(Misbehavior::UnauthorizedForever).with(Misbehavior::RefreshMissing);
+        Authority::conforming().with(Misbehaviour::UnauthorizedForever).with(Misbehaviour::RefreshMissing);
     let behaviour =
         behaviour.challenge("Bearer error=invalid_token, error_description=\"it is for another\"");
     let (text, seen) = outcome(behaviour).await;
@@ -576,7 +576,7 @@ async fn nobody_is_asked_for_ever() {
 #[tokio::test]
 async fn what_was_found_elsewhere_is_no_reason() {
     let behaviour =
-        Authority::conforming().with(Misbehavior::ChallengeElsewhere).with(Misbehavior::IssuerWrong);
+        Authority::conforming().with(Misbehaviour::ChallengeElsewhere).with(Misbehaviour::IssuerWrong);
     let (text, _) = outcome(behaviour).await;
     assert!(text.contains("its issuer is `https://stranger.example`"), "{text}");
 }

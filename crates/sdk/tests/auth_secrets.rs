@@ -16,7 +16,7 @@ use linchpin::auth::{
     IdentityProvider, OAuth, PrivateKey, Request, Secret, TokenStore,
 };
 use linchpin::egress::Egress;
-use linchpin::testing::authority::{Authority, Behaviour, KnownClient, Misbehavior};
+use linchpin::testing::authority::{Authority, Behaviour, KnownClient, Misbehaviour};
 use linchpin::{Client, ClientBuilder};
 use serde_json::json;
 
@@ -113,9 +113,9 @@ fn ways() -> Vec<(&'static str, Behaviour, Make)> {
         ("workload", honest(), workload),
         ("enterprise", honest(), enterprise),
         ("kept in files", honest(), kept),
-        ("bound", honest().with(Misbehavior::Dpop), basic),
-        ("bound with nonces", honest().with(Misbehavior::DpopNonce), signed),
-        ("as of old", honest().with(Misbehavior::NoMetadata), public),
+        ("bound", honest().with(Misbehaviour::Dpop), basic),
+        ("bound with nonces", honest().with(Misbehaviour::DpopNonce), signed),
+        ("as of old", honest().with(Misbehaviour::NoMetadata), public),
     ]
 }
 
@@ -357,7 +357,7 @@ async fn no_secret_is_shown() {
         assert_eq!(end, "fine", "{name}");
         check(&secrets(&authority), name, true);
     }
-    let loud = Misbehavior::ALL.iter().filter(|switch| !format!("{switch:?}").ends_with("Silent"));
+    let loud = Misbehaviour::ALL.iter().filter(|switch| !format!("{switch:?}").ends_with("Silent"));
     for &switch in loud {
         let (authority, _) = live(Authority::conforming().with(switch), basic, &ears).await;
         check(&secrets(&authority), &format!("{switch:?}"), true);

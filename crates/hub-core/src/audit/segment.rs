@@ -21,7 +21,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Last line of an audit segment file: what the file contains, with a signature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Segment {
+pub struct SegmentFooter {
     /// Number of the segment in its tenant, from 1.
     pub segment: u64,
     /// Tenant of the audit entries in the segment.
@@ -56,7 +56,7 @@ struct SegmentEntry {
     hash: Digest,
 }
 
-impl Segment {
+impl SegmentFooter {
     /// Returns the chain head before the first entry of the segment.
     pub fn start_head(&self) -> ChainHead {
         ChainHead { number: self.first.saturating_sub(1), hash: self.previous_hash }
@@ -82,7 +82,7 @@ impl Segment {
     }
 
     fn signing_text(&self) -> Vec<u8> {
-        let Segment { segment, tenant, first, last, previous_hash, last_hash, digest, .. } = self;
+        let SegmentFooter { segment, tenant, first, last, previous_hash, last_hash, digest, .. } = self;
         format!("linchpin segment 1|{tenant}|{segment}|{first}|{last}|{previous_hash}|{last_hash}|{digest}")
             .into_bytes()
     }
@@ -123,7 +123,7 @@ impl Segment {
             digest.add(&line);
             on_entry(row)?;
         }
-        let is_same = serde_json::from_slice::<Segment>(&line).is_ok_and(|last| last == *self);
+        let is_same = serde_json::from_slice::<SegmentFooter>(&line).is_ok_and(|last| last == *self);
         if !is_same || digest.finish() != self.digest || head != self.end_head() {
             return Err(broken(
                 self.first,
@@ -196,8 +196,8 @@ impl SegmentBuilder {
         signer: &AuditSigner,
         tenant: TenantId,
         number: u64,
-    ) -> serde_json::Result<(Segment, Vec<u8>)> {
-        let mut segment = Segment {
+    ) -> serde_json::Result<(SegmentFooter, Vec<u8>)> {
+        let mut segment = SegmentFooter {
             segment: number,
             tenant,
             first: self.start.number + 1,
@@ -239,7 +239,7 @@ mod tests {
             "segment": 1, "tenant": TenantId::from_u128(1), "first": 1, "last": 2, "count": 2, "before": digest("a"),
             "after": digest("b"), "digest": digest("c"), "signature": "00",
         });
-        let segment: Segment = serde_json::from_value(line.clone()).unwrap();
+        let segment: SegmentFooter = serde_json::from_value(line.clone()).unwrap();
         assert_eq!((segment.start_head().hash, segment.end_head().hash), (digest("a"), digest("b")));
         assert_eq!(serde_json::to_value(&segment).unwrap(), line);
     }

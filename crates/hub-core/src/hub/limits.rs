@@ -8,7 +8,7 @@ use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
 use crate::rate_limit::RateLimit;
 use crate::server::Server;
-use crate::store::{Batch, ConcurrencyScope, DocumentKind, StoreChange};
+use crate::store::{Batch, CountedCalls, DocumentKind, StoreChange};
 
 impl Hub {
     /// Consumes one call from the rate limit of an agent. This happens before any lookup or decision, so that rejected
@@ -59,8 +59,8 @@ impl Hub {
     pub(super) async fn concurrency_limits(&self, actor: Actor, server: &Server) -> Result<Vec<StoreChange>> {
         let agent = self.load_agent(actor).await?.and_then(|agent| agent.max_concurrent_calls);
         let server_limit =
-            server.settings.max_concurrent_calls.map(|max| (ConcurrencyScope::Server(server.id), max));
-        let agent_limit = agent.map(|max| (ConcurrencyScope::Subject(actor.subject().to_string()), max));
+            server.settings.max_concurrent_calls.map(|max| (CountedCalls::Server(server.id), max));
+        let agent_limit = agent.map(|max| (CountedCalls::Subject(actor.subject().to_string()), max));
         Ok([server_limit, agent_limit]
             .into_iter()
             .flatten()

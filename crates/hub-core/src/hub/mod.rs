@@ -248,7 +248,7 @@ impl Hub {
     /// Opens the keys of every tenant, so that a wrong key file is noticed at startup.
     pub async fn unlock(&self) -> Result<()> {
         for tenant in self.store.tenants().await? {
-            self.keys.tenant_key(tenant).await?;
+            self.keys.tenant_keys(tenant).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
 use super::{Hub, document, upsert};
-use crate::audit::segment::{Segment, SegmentBuilder, find_partial};
+use crate::audit::segment::{SegmentBuilder, SegmentFooter, find_partial};
 use crate::audit::{AuditEntry, ChainHead};
 use crate::error::{self, Error, Result};
 use crate::id::TenantId;
@@ -67,7 +67,7 @@ impl Hub {
         let before = self.platform.now().saturating_sub(max_age).unwrap_or(Timestamp::MIN).as_second();
         let before =
             Timestamp::from_second(before - before.rem_euclid(SECONDS_PER_DAY)).unwrap_or(Timestamp::MIN);
-        let segments = self.load_all::<Segment>(tenant, DocumentKind::Segment, None).await?;
+        let segments = self.load_all::<SegmentFooter>(tenant, DocumentKind::Segment, None).await?;
         // Entries added from here on are not old.
         let (mut number, end) = (segments.len() as u64, self.store.audit_head(tenant).await?.number);
         let mut head = segments.last().map_or_else(|| ChainHead::start(tenant), |(last, _)| last.end_head());
@@ -114,7 +114,7 @@ impl Hub {
     }
 
     /// Writes the file of an audit segment, then removes its entries from the store.
-    async fn write_segment(&self, folder: &Path, segment: Segment, text: Vec<u8>) -> Result<()> {
+    async fn write_segment(&self, folder: &Path, segment: SegmentFooter, text: Vec<u8>) -> Result<()> {
         let (tenant, path) = (segment.tenant, folder.join(segment.file_name()));
         let file = path.clone();
         let write_result = spawn_blocking(move || private_file::write(&file, &text, &SystemPlatform)).await;
@@ -132,7 +132,7 @@ impl Hub {
         if stored.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Conflict) {
             // Another hub was faster. The file belongs to its segment only if both are identical.
             let other = self.store.document(tenant, &DocumentKey::new(DocumentKind::Segment, id)).await?;
-            let other = other.map(|other| other.document.parse_body::<Segment>()).transpose()?;
+            let other = other.map(|other| other.document.parse_body::<SegmentFooter>()).transpose()?;
             if other.is_some_and(|other| other.file_name() != segment.file_name()) {
                 let _ = spawn_blocking(move || std::fs::remove_file(path)).await; // harmless if left behind
             }

@@ -45,7 +45,7 @@ pub enum StoreChange {
     /// Requires that fewer calls than the limit count against this concurrency scope.
     RequireConcurrency {
         /// Calls that count against the limit.
-        scope: ConcurrencyScope,
+        scope: CountedCalls,
         /// Maximum number of calls, including the one of this batch.
         max_calls: u32,
     },
@@ -121,7 +121,7 @@ pub enum StoreChange {
 /// Calls that count against a limit: the running calls of a server or subject, or the calls of a subject that wait for
 /// approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ConcurrencyScope {
+pub enum CountedCalls {
     /// Calls to this server that are running.
     Server(ServerId),
     /// Calls of this subject that are running.

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
-pub use batch::{Batch, ConcurrencyScope, StoreChange};
+pub use batch::{Batch, CountedCalls, StoreChange};
 pub use cache::CachedStore;
 pub use call::{Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus};
 pub use cluster::{CacheScope, Cluster, ClusterClock, Invalidation};

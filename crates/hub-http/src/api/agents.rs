@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::response::Response;
-use linchpin_hub_core::agent::{ApprovalMode, ToolSelection};
+use linchpin_hub_core::agent::{ApprovalMode, ServerAccess};
 use linchpin_hub_core::hub::agents::AgentFilter;
 use schemars::JsonSchema;
 
@@ -40,7 +40,7 @@ struct AgentFields {
     #[schemars(range(min = 1, max = 1_000))]
     max_concurrent_calls: Option<u32>,
     /// Servers that the agent may use, by id or slug, with the selected tools of each.
-    servers: Option<BTreeMap<String, ToolSelection>>,
+    servers: Option<BTreeMap<String, ServerAccess>>,
 }
 
 /// Request body that adds an agent.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::rate_limit::{RateLimit, TokenBucket, rate_limited};
-use linchpin_hub_core::store::ConcurrencyScope;
+use linchpin_hub_core::store::CountedCalls;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::calls::{read_time, to_millis};
@@ -40,13 +40,13 @@ pub(super) fn consume_rate(
 pub(super) fn require_concurrency(
     db: &Connection,
     tenant: TenantId,
-    scope: &ConcurrencyScope,
+    scope: &CountedCalls,
     max: u32,
 ) -> Result<()> {
     let (status, column, value) = match scope {
-        ConcurrencyScope::Server(server) => ("running", "server", server.to_string()),
-        ConcurrencyScope::Subject(subject) => ("running", "subject", subject.clone()),
-        ConcurrencyScope::Pending(subject) => ("pending", "subject", subject.clone()),
+        CountedCalls::Server(server) => ("running", "server", server.to_string()),
+        CountedCalls::Subject(subject) => ("running", "subject", subject.clone()),
+        CountedCalls::Pending(subject) => ("pending", "subject", subject.clone()),
     };
     let sql = format!(
         "SELECT count(*) FROM calls INDEXED BY calls_by_status WHERE tenant = ?1 AND status = '{status}' AND {column} = ?2"

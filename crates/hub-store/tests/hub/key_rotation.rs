@@ -37,13 +37,13 @@ async fn a_first_key_that_another_hub_has_wrapped_again_is_not_removed() {
     let place = tempfile::tempdir().unwrap();
     let store = FaultyStore::new(store(place.path()));
     let one = keys(place.path(), &store, "keys");
-    one.tenant_key(ADA).await.unwrap();
+    one.tenant_keys(ADA).await.unwrap();
     std::fs::copy(place.path().join("keys"), place.path().join("copy")).unwrap();
     let other = keys(place.path(), &store, "copy");
     one.rotate(false).await.unwrap();
     // The other one, with the previous root key, creates a key and notices that it must not be used.
     let removal = store.hold(commits(|change| matches!(change, StoreChange::Delete(_))));
-    let making = BackgroundTask::new(async move { other.tenant_key(BOB).await.map(drop) });
+    let making = BackgroundTask::new(async move { other.tenant_keys(BOB).await.map(drop) });
     removal.reached().await;
     let key = store.document(BOB, &first_key()).await.unwrap().unwrap();
     let (document, version) = (key.document, key.version);
@@ -60,7 +60,7 @@ async fn a_rotation_that_takes_long_holds_up_no_tenant() {
     let store = FaultyStore::new(store(place.path()));
     let one = keys(place.path(), &store, "keys");
     for tenant in [ADA, BOB] {
-        one.tenant_key(tenant).await.unwrap();
+        one.tenant_keys(tenant).await.unwrap();
     }
     let one = keys(place.path(), &store, "keys"); // nothing is cached
     let wrapping = store.hold(stores(DocumentKind::TenantKey));
@@ -71,7 +71,7 @@ async fn a_rotation_that_takes_long_holds_up_no_tenant() {
     wrapping.reached().await;
     // One that exists, and one whose first key is created concurrently.
     for tenant in [BOB, EVE] {
-        within_timeout(one.tenant_key(tenant)).await.unwrap();
+        within_timeout(one.tenant_keys(tenant)).await.unwrap();
     }
     wrapping.open();
     assert_eq!(
@@ -81,7 +81,7 @@ async fn a_rotation_that_takes_long_holds_up_no_tenant() {
     );
     let again = keys(place.path(), &store, "keys");
     for tenant in [ADA, BOB, EVE] {
-        assert_eq!(again.tenant_key(tenant).await.unwrap().len(), 2);
+        assert_eq!(again.tenant_keys(tenant).await.unwrap().len(), 2);
     }
 }
 
@@ -113,7 +113,7 @@ async fn a_hub_uses_the_new_key_of_a_tenant_as_soon_as_it_hears_of_it() {
     std::fs::copy(place.path().join("keys"), place.path().join("copy")).unwrap();
     let behind = keys(place.path(), &store, "copy"); // its machine does not have the new key file yet
     for keys in [&other, &behind] {
-        assert_eq!(keys.tenant_key(ADA).await.unwrap().len(), 1);
+        assert_eq!(keys.tenant_keys(ADA).await.unwrap().len(), 1);
     }
     one.rotate(true).await.unwrap();
     let news = DocumentKey::new(DocumentKind::TenantKey, "0000000002");
@@ -122,9 +122,9 @@ async fn a_hub_uses_the_new_key_of_a_tenant_as_soon_as_it_hears_of_it() {
     store.shared().unwrap().notify(Some((ADA, &about)));
     let label = SecretBinding { id: SecretId::from_u128(1), kind: "test".into(), bound_to: "x".into() };
     let sealed = other.encrypt(ADA, &label, b"text").await.unwrap();
-    let newest = one.tenant_key(ADA).await.unwrap();
+    let newest = one.tenant_keys(ADA).await.unwrap();
     assert!(newest[1].open(&label, &sealed).is_ok(), "it is encrypted with the newest key");
     for _ in 0..2 {
-        assert_eq!(behind.tenant_key(ADA).await.unwrap().len(), 1, "it still works");
+        assert_eq!(behind.tenant_keys(ADA).await.unwrap().len(), 1, "it still works");
     }
 }

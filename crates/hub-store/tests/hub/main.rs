@@ -25,7 +25,7 @@ mod oauth_expiries;
 mod oauth_fixture;
 mod oauth_leases;
 mod oauth_lifecycle;
-mod oauth_misbehavior;
+mod oauth_misbehaviour;
 mod rejections;
 mod resources_prompts;
 mod segments;

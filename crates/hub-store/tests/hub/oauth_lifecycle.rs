@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linchpin::testing::authority::{Authority, AuthorityHost, Misbehavior};
+use linchpin::testing::authority::{Authority, AuthorityHost, Misbehaviour};
 use linchpin_hub_core::hub::oauth::{GrantState, SignInStatus};
 use linchpin_hub_core::store::CallStatus;
 use serde_json::json;
@@ -108,7 +108,7 @@ async fn a_grant_that_was_revoked_is_tried_once_and_others_go_on() {
 async fn a_server_that_takes_not_even_a_fresh_token_is_left_alone() {
     let (stage, authority) = oauth_stage("shared").await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
-    authority.set_behaviour(Authority::conforming().with(Misbehavior::UnauthorizedForever));
+    authority.set_behaviour(Authority::conforming().with(Misbehaviour::UnauthorizedForever));
     for _ in 0..5 {
         let failed = greet(&stage, local_user(ADA)).await;
         assert!(
@@ -130,7 +130,7 @@ async fn a_server_that_takes_not_even_a_fresh_token_is_left_alone() {
 async fn an_authority_that_is_down_costs_nobody_the_sign_in() {
     let (stage, authority) = oauth_stage("shared").await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
-    authority.set_behaviour(Authority::conforming().with(Misbehavior::TokenHtmlError));
+    authority.set_behaviour(Authority::conforming().with(Misbehaviour::TokenHtmlError));
     authority.expire_tokens();
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Error);
     let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
@@ -184,7 +184,7 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
 
 #[tokio::test]
 async fn too_few_scopes_are_no_refusal() {
-    let silent = Authority::conforming().with(Misbehavior::ChallengeMissing);
+    let silent = Authority::conforming().with(Misbehaviour::ChallengeMissing);
     let (stage, authority) = oauth_stage_with("shared", silent).await;
     let form = json!({ "authentication": { "type": "oauth", "scopes": ["write"] } });
     stage.hub.update_server(local_user(ADA), "guarded", form).await.unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use linchpin::egress::Egress;
 use linchpin_hub_core::audit::AuditSigner;
-use linchpin_hub_core::audit::segment::Segment;
+use linchpin_hub_core::audit::segment::SegmentFooter;
 use linchpin_hub_core::hub::{AuditFiles, AuditView, Hub, HubOptions, LOCAL, list_segments, verify};
 use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::store::MAX_PAGE_SIZE;
@@ -150,7 +150,7 @@ async fn accept(context: &CommandContext) -> Result<(), CliError> {
 }
 
 /// Prints a line about a segment, then its entries after `after` if its file exists.
-fn print_segment(segment: &Segment, folder: &Path, after: u64) -> Result<(), CliError> {
+fn print_segment(segment: &SegmentFooter, folder: &Path, after: u64) -> Result<(), CliError> {
     let file = folder.join(segment.file_name());
     let mut line = json!(segment);
     line["file"] = json!(file);

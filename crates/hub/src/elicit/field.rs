@@ -35,7 +35,7 @@ pub(super) struct Choice {
 /// Where the value of an elicitation field was typed: at the terminal, or on the command line. At the terminal a number
 /// selects a choice by position; on the command line the value of a choice takes precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerSource {
+pub(super) enum InputSource {
     Terminal,
     CommandLine,
 }
@@ -125,8 +125,8 @@ impl Field {
 
     /// Parses the text that a user entered for this field. `None` omits an optional field; an error says why the input
     /// is invalid.
-    pub(super) fn parse(&self, text: &str, from: AnswerSource) -> Result<Option<Value>, String> {
-        if text.is_empty() && from == AnswerSource::Terminal {
+    pub(super) fn parse(&self, text: &str, from: InputSource) -> Result<Option<Value>, String> {
+        if text.is_empty() && from == InputSource::Terminal {
             return match &self.default {
                 Some(default) => Ok(Some(default.clone())),
                 None if self.required => Err("a value is required".into()),

@@ -3,7 +3,7 @@
 use linchpin::model::ElicitSchema;
 use serde_json::{Value, json};
 
-use super::field::{AnswerSource, Field};
+use super::field::{Field, InputSource};
 use super::host;
 
 fn field(schema: Value, required: bool) -> Field {
@@ -14,7 +14,7 @@ fn field(schema: Value, required: bool) -> Field {
 }
 
 fn answer(schema: Value, typed: &str) -> Result<Option<Value>, String> {
-    field(schema, true).parse(typed, AnswerSource::Terminal)
+    field(schema, true).parse(typed, InputSource::Terminal)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn answers_that_will_do() {
     for (schema, typed, expected) in cases {
         assert_eq!(answer(schema.clone(), typed), Ok(Some(expected)), "{schema} {typed}");
     }
-    assert_eq!(field(json!({ "type": "integer" }), false).parse("", AnswerSource::Terminal), Ok(None));
+    assert_eq!(field(json!({ "type": "integer" }), false).parse("", InputSource::Terminal), Ok(None));
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn answers_that_will_not() {
 #[test]
 fn a_command_line_names_choices_by_value() {
     let numbers = field(json!({ "type": "string", "enum": ["2", "1"] }), true);
-    assert_eq!(numbers.parse("2", AnswerSource::Terminal), Ok(Some(json!("1"))));
-    assert_eq!(numbers.parse("2", AnswerSource::CommandLine), Ok(Some(json!("2"))));
-    assert!(numbers.parse("x", AnswerSource::CommandLine).unwrap_err().contains("not one of 2, 1"));
+    assert_eq!(numbers.parse("2", InputSource::Terminal), Ok(Some(json!("1"))));
+    assert_eq!(numbers.parse("2", InputSource::CommandLine), Ok(Some(json!("2"))));
+    assert!(numbers.parse("x", InputSource::CommandLine).unwrap_err().contains("not one of 2, 1"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use linchpin::model::{ElicitParams, ElicitResult};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use self::field::{AnswerSource, Field};
+use self::field::{Field, InputSource};
 use self::line_reader::LineReader;
 use crate::terminal::{Screen, Style, one_line, truncate, wrap};
 
@@ -150,7 +150,7 @@ impl TerminalElicitor {
                 }
                 refused => return Err(declined(&refused)),
             };
-            match field.parse(&input, AnswerSource::Terminal) {
+            match field.parse(&input, InputSource::Terminal) {
                 Ok(value) => return Ok(value),
                 Err(reason) => {
                     self.screen.line(&format!("  {}", style.paint(Style::Bad, &one_line(&reason))));
@@ -225,7 +225,7 @@ impl TerminalElicitor {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, value, is_used) = answers.iter_mut().find(|(name, ..)| *name == field.name)?;
         *is_used = true;
-        match field.parse(value, AnswerSource::CommandLine) {
+        match field.parse(value, InputSource::CommandLine) {
             Ok(parsed) => {
                 self.screen.dim_line(&format!("  {}: {}", field.label, one_line(value)));
                 parsed

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::field::{AnswerSource, Choice};
+use super::field::{Choice, InputSource};
 use crate::terminal::one_line;
 
 pub(super) fn parse_text(input: &str, (min, max): (u64, u64), format: Option<&str>) -> Result<Value, String> {
@@ -68,22 +68,22 @@ pub(super) fn parse_number(
 pub(super) fn parse_choice<'a>(
     choices: &'a [Choice],
     input: &str,
-    from: AnswerSource,
+    from: InputSource,
 ) -> Result<&'a str, String> {
     let index = input.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     let by_number = || index.and_then(|index| choices.get(index));
     let is_same_text = |text: &str| text.to_lowercase() == input.to_lowercase();
     let by_name = || choices.iter().find(|choice| is_same_text(&choice.value) || is_same_text(&choice.title));
     let found = match from {
-        AnswerSource::Terminal => by_number().or_else(by_name),
-        AnswerSource::CommandLine => by_name().or_else(by_number),
+        InputSource::Terminal => by_number().or_else(by_name),
+        InputSource::CommandLine => by_name().or_else(by_number),
     };
     let names = || choices.iter().map(|choice| one_line(&choice.value)).collect::<Vec<_>>().join(", ");
     found.map(|choice| &*choice.value).ok_or_else(|| match from {
-        AnswerSource::Terminal => {
+        InputSource::Terminal => {
             format!("{input} is not one of the choices: enter a number from 1 to {}", choices.len())
         }
-        AnswerSource::CommandLine => format!("{input} is not one of {}", names()),
+        InputSource::CommandLine => format!("{input} is not one of {}", names()),
     })
 }
 
@@ -91,7 +91,7 @@ pub(super) fn parse_choices(
     choices: &[Choice],
     input: &str,
     (min, max): (u64, u64),
-    from: AnswerSource,
+    from: InputSource,
 ) -> Result<Value, String> {
     let mut values: Vec<&str> = Vec::new();
     for part in input.split(',').map(str::trim).filter(|part| !part.is_empty()) {

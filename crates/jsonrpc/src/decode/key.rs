@@ -7,7 +7,7 @@ use serde::de::{self, IntoDeserializer, Unexpected, Visitor};
 use super::{DecodeError, Result};
 
 /// Deserializer of an object key. Key types other than strings are parsed from its text.
-pub(super) struct Key<'de>(pub(super) Cow<'de, str>);
+pub(super) struct KeyDeserializer<'de>(pub(super) Cow<'de, str>);
 
 macro_rules! keys_from_text {
     ($( $method:ident $visit:ident $type:ty, )*) => {$(
@@ -20,7 +20,7 @@ macro_rules! keys_from_text {
     )*};
 }
 
-impl<'de> de::Deserializer<'de> for Key<'de> {
+impl<'de> de::Deserializer<'de> for KeyDeserializer<'de> {
     type Error = DecodeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use linchpin::testing::authority::{Authority, KnownClient, Misbehavior};
+use linchpin::testing::authority::{Authority, KnownClient, Misbehaviour};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn hash(token: &str) -> String {
 
 #[tokio::test]
 async fn a_token_is_bound_to_a_key() {
-    let authority = with(Misbehavior::Dpop).await;
+    let authority = with(Misbehaviour::Dpop).await;
     let (key, other) = (Key::generate(), Key::generate());
     let (token_url, mcp) = (format!("{}/token", authority.issuer()), authority.mcp_url());
     assert_eq!(metadata(&authority).await["dpop_signing_alg_values_supported"], json!(["ES256"]));
@@ -118,7 +118,7 @@ async fn a_token_is_bound_to_a_key() {
 
 #[tokio::test]
 async fn proofs_need_nonces() {
-    let authority = with(Misbehavior::DpopNonce).await;
+    let authority = with(Misbehaviour::DpopNonce).await;
     let key = Key::generate();
     let (token_url, mcp) = (format!("{}/token", authority.issuer()), authority.mcp_url());
     let refused = redeem_with(&authority, Some(&key.proof(&authority, &token_url, &json!({})))).await;
@@ -138,7 +138,7 @@ async fn proofs_need_nonces() {
 
 #[tokio::test]
 async fn no_nonce_is_ever_right() {
-    let authority = with(Misbehavior::DpopNonceForever).await;
+    let authority = with(Misbehaviour::DpopNonceForever).await;
     let (key, token_url) = (Key::generate(), format!("{}/token", authority.issuer()));
     let mut nonce = String::new();
     for _ in 0..5 {

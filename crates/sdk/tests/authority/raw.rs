@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
 use linchpin::egress::{Body, Egress, Target};
-use linchpin::testing::authority::{Authority, Behaviour, KnownClient, Misbehavior, Redirect};
+use linchpin::testing::authority::{Authority, Behaviour, KnownClient, Misbehaviour, Redirect};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -38,7 +38,7 @@ pub(crate) async fn start(behaviour: Behaviour) -> Authority {
     Authority::start(behaviour).await.unwrap()
 }
 
-pub(crate) async fn with(switch: Misbehavior) -> Authority {
+pub(crate) async fn with(switch: Misbehaviour) -> Authority {
     start(Authority::conforming().with(switch)).await
 }
 

@@ -1,7 +1,7 @@
 //! Each switch has the documented effect, and every switch is tested.
 
 use http::Method;
-use linchpin::testing::authority::{Authority, Misbehavior, Redirect};
+use linchpin::testing::authority::{Authority, Misbehaviour, Redirect};
 use serde_json::{Value, json};
 
 use crate::raw::*;
@@ -46,7 +46,7 @@ async fn has_no_end(url: &str) {
 
 #[tokio::test]
 async fn each_does_what_it_says() {
-    for &switch in Misbehavior::ALL {
+    for &switch in Misbehaviour::ALL {
         let authority = with(switch).await;
         let name = format!("{switch:?}");
         match () {
@@ -67,54 +67,54 @@ async fn each_does_what_it_says() {
         }
         assert_eq!(authority.observations().canary_connections, 0, "{switch:?}");
     }
-    assert!(Misbehavior::ALL.len() >= 90);
+    assert!(Misbehaviour::ALL.len() >= 90);
 }
 
-async fn challenges(switch: Misbehavior, authority: &Authority) {
+async fn challenges(switch: Misbehaviour, authority: &Authority) {
     let refused = call(authority, "greet", "").await;
     let texts: Vec<_> =
         refused.headers.get_all("www-authenticate").iter().map(|text| text.to_str().unwrap()).collect();
     assert_eq!(refused.status, 401);
     let link = resource_metadata_url(authority);
     match switch {
-        Misbehavior::ChallengeMissing => assert!(texts.is_empty(), "{texts:?}"),
-        Misbehavior::ChallengeMalformed => assert!(texts[0].starts_with("\"=,;"), "{texts:?}"),
-        Misbehavior::ChallengeSeveral => {
+        Misbehaviour::ChallengeMissing => assert!(texts.is_empty(), "{texts:?}"),
+        Misbehaviour::ChallengeMalformed => assert!(texts[0].starts_with("\"=,;"), "{texts:?}"),
+        Misbehaviour::ChallengeSeveral => {
             assert!(texts.len() == 2 && texts[1].starts_with("Bearer scope"), "{texts:?}");
         }
-        Misbehavior::ChallengeHuge => assert!(texts[0].len() > 64 << 10 && texts[0].contains(&link)),
-        Misbehavior::ChallengeElsewhere => assert!(texts[0].contains(&authority.canary()), "{texts:?}"),
-        Misbehavior::UnauthorizedForever => {
+        Misbehaviour::ChallengeHuge => assert!(texts[0].len() > 64 << 10 && texts[0].contains(&link)),
+        Misbehaviour::ChallengeElsewhere => assert!(texts[0].contains(&authority.canary()), "{texts:?}"),
+        Misbehaviour::UnauthorizedForever => {
             let access = access_token(&sign_in(authority, "read").await);
             assert_eq!(call(authority, "greet", &access).await.status, 401);
         }
-        Misbehavior::ForbiddenForever => {
+        Misbehaviour::ForbiddenForever => {
             let access = access_token(&sign_in(authority, "read write").await);
             assert_eq!(call(authority, "greet", &access).await.status, 200);
             assert_eq!(call(authority, "write", &access).await.status, 403);
         }
-        Misbehavior::DpopNonceForever => assert!(texts[0].starts_with("DPoP ")),
+        Misbehaviour::DpopNonceForever => assert!(texts[0].starts_with("DPoP ")),
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn resources(switch: Misbehavior, authority: &Authority) {
+async fn resources(switch: Misbehaviour, authority: &Authority) {
     let (mcp, origin) = (authority.mcp_url(), authority.mcp_url().replace("/mcp", ""));
     match switch {
-        Misbehavior::ResourceElsewhere => {
+        Misbehaviour::ResourceElsewhere => {
             resource_says(authority, "resource", json!("https://stranger.example/mcp")).await;
         }
-        Misbehavior::ResourceOtherPath => {
+        Misbehaviour::ResourceOtherPath => {
             resource_says(authority, "resource", json!(format!("{origin}/other"))).await;
         }
-        Misbehavior::ResourcePrefix => {
+        Misbehaviour::ResourcePrefix => {
             resource_says(authority, "resource", json!(format!("{mcp}-evil"))).await;
         }
-        Misbehavior::ResourceMissing => resource_says(authority, "resource", Value::Null).await,
-        Misbehavior::NoAuthorizationServers => {
+        Misbehaviour::ResourceMissing => resource_says(authority, "resource", Value::Null).await,
+        Misbehaviour::NoAuthorizationServers => {
             resource_says(authority, "authorization_servers", Value::Null).await;
         }
-        Misbehavior::NoResourceMetadata => {
+        Misbehaviour::NoResourceMetadata => {
             assert_eq!(get(&resource_metadata_url(authority)).await.status, 404);
             let metadata = get(&format!("{origin}/.well-known/oauth-authorization-server")).await.json();
             assert_eq!(
@@ -122,22 +122,22 @@ async fn resources(switch: Misbehavior, authority: &Authority) {
                 (&json!(origin), &json!(format!("{origin}/token")))
             );
         }
-        Misbehavior::NoMetadata => {
+        Misbehaviour::NoMetadata => {
             assert_eq!(get(&format!("{origin}/.well-known/oauth-authorization-server")).await.status, 404);
             let url = authorization_url(authority, &[("resource", "")]).replace(&authority.issuer(), &origin);
             assert!(authority.approve(&url).await.unwrap().parameter("code").is_some());
         }
-        Misbehavior::NoClientDocuments => {
+        Misbehaviour::NoClientDocuments => {
             says(authority, "client_id_metadata_document_supported", Value::Null).await;
         }
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn resource_documents(switch: Misbehavior, authority: &Authority) {
+async fn resource_documents(switch: Misbehaviour, authority: &Authority) {
     let url = resource_metadata_url(authority);
     match switch {
-        Misbehavior::ResourceMetadataAtRoot => {
+        Misbehaviour::ResourceMetadataAtRoot => {
             assert_eq!(get(&url).await.status, 404);
             let root = get(url.strip_suffix("/mcp").unwrap()).await.json();
             assert_eq!(root["resource"], authority.mcp_url().replace("/mcp", ""));
@@ -146,31 +146,31 @@ async fn resource_documents(switch: Misbehavior, authority: &Authority) {
                 "Bearer scope=\"read\""
             );
         }
-        Misbehavior::ResourceMetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
-        Misbehavior::ResourceMetadataEndless => has_no_end(&url).await,
-        Misbehavior::ResourceMetadataSilent => is_silent(authority, url, String::new()).await,
-        Misbehavior::ResourceMetadataRedirects => {
+        Misbehaviour::ResourceMetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
+        Misbehaviour::ResourceMetadataEndless => has_no_end(&url).await,
+        Misbehaviour::ResourceMetadataSilent => is_silent(authority, url, String::new()).await,
+        Misbehaviour::ResourceMetadataRedirects => {
             assert!(get(&url).await.header("location").starts_with(&authority.canary()));
         }
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn documents(switch: Misbehavior, authority: &Authority) {
+async fn documents(switch: Misbehaviour, authority: &Authority) {
     let url = metadata_url(authority);
     match switch {
-        Misbehavior::MetadataTooLarge | Misbehavior::MetadataEndless => has_no_end(&url).await,
-        Misbehavior::MetadataSilent => is_silent(authority, url, String::new()).await,
-        Misbehavior::MetadataRedirects => {
+        Misbehaviour::MetadataTooLarge | Misbehaviour::MetadataEndless => has_no_end(&url).await,
+        Misbehaviour::MetadataSilent => is_silent(authority, url, String::new()).await,
+        Misbehaviour::MetadataRedirects => {
             assert!(get(&url).await.header("location").starts_with(&authority.canary()));
         }
-        Misbehavior::MetadataRedirectLoop => assert!(url.ends_with(get(&url).await.header("location"))),
-        Misbehavior::MetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
-        Misbehavior::MetadataInvalidJson => assert_eq!(get(&url).await.json(), Value::Null),
-        Misbehavior::MetadataDuplicateKeys => {
+        Misbehaviour::MetadataRedirectLoop => assert!(url.ends_with(get(&url).await.header("location"))),
+        Misbehaviour::MetadataHtml => assert_eq!(get(&url).await.header("content-type"), "text/html"),
+        Misbehaviour::MetadataInvalidJson => assert_eq!(get(&url).await.json(), Value::Null),
+        Misbehaviour::MetadataDuplicateKeys => {
             assert_eq!(get(&url).await.body.matches("\"issuer\":").count(), 2);
         }
-        Misbehavior::MetadataOpenIdOnly => {
+        Misbehaviour::MetadataOpenIdOnly => {
             assert_eq!(get(&url).await.status, 404);
             let old = format!("{}/.well-known/openid-configuration", authority.issuer());
             assert_eq!(get(&old).await.json()["issuer"], authority.issuer());
@@ -179,11 +179,11 @@ async fn documents(switch: Misbehavior, authority: &Authority) {
     }
 }
 
-async fn tokens(switch: Misbehavior, authority: &Authority) {
-    if switch == Misbehavior::TokenSilent {
+async fn tokens(switch: Misbehaviour, authority: &Authority) {
+    if switch == Misbehaviour::TokenSilent {
         return is_silent(authority, format!("{}/token", authority.issuer()), "grant_type=x".into()).await;
     }
-    if switch == Misbehavior::TokenEndless {
+    if switch == Misbehaviour::TokenEndless {
         let url = format!("{}/token", authority.issuer());
         let error = try_send(Method::POST, &url, &[], String::new()).await.err().unwrap();
         return assert!(error.contains("is larger than"), "{error}");
@@ -191,72 +191,72 @@ async fn tokens(switch: Misbehavior, authority: &Authority) {
     let answer = sign_in(authority, "read").await;
     let (html, token) = (answer.header("content-type") == "text/html", answer.json()["access_token"].clone());
     match switch {
-        Misbehavior::TokenRedirects => {
+        Misbehaviour::TokenRedirects => {
             assert_eq!(
                 (answer.status, answer.header("location")),
                 (307, &*format!("{}/token", authority.canary()))
             );
         }
-        Misbehavior::TokenHtmlOk => assert_eq!((answer.status, html), (200, true)),
-        Misbehavior::TokenHtmlError => assert_eq!((answer.status, html), (500, true)),
-        Misbehavior::TokenError => {
+        Misbehaviour::TokenHtmlOk => assert_eq!((answer.status, html), (200, true)),
+        Misbehaviour::TokenHtmlError => assert_eq!((answer.status, html), (500, true)),
+        Misbehaviour::TokenError => {
             assert_eq!(answer.error(), (400, "invalid_grant".into()));
             assert!(answer.json()["error_description"].as_str().unwrap().contains('\u{1b}'));
         }
-        Misbehavior::TokenEchoes => {
+        Misbehaviour::TokenEchoes => {
             let said = answer.json()["error_description"].as_str().unwrap().to_owned();
             assert!(answer.status == 400 && said.contains(", code_verifier "), "{said}");
         }
-        Misbehavior::TokenEmpty => assert_eq!((answer.status, &*answer.body), (200, "")),
-        Misbehavior::TokenInvalidJson => {
+        Misbehaviour::TokenEmpty => assert_eq!((answer.status, &*answer.body), (200, "")),
+        Misbehaviour::TokenInvalidJson => {
             assert!(answer.json().is_null() && answer.body.starts_with("{\"access_token\""));
         }
-        Misbehavior::TokenDuplicateKeys => assert_eq!(answer.body.matches("\"access_token\":").count(), 2),
-        Misbehavior::TokenMissing => assert!(token.is_null() && answer.json()["token_type"] == "Bearer"),
-        Misbehavior::TokenTypeMissing => {
+        Misbehaviour::TokenDuplicateKeys => assert_eq!(answer.body.matches("\"access_token\":").count(), 2),
+        Misbehaviour::TokenMissing => assert!(token.is_null() && answer.json()["token_type"] == "Bearer"),
+        Misbehaviour::TokenTypeMissing => {
             assert!(token.is_string() && answer.json().get("token_type").is_none());
         }
-        Misbehavior::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
-        Misbehavior::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
-        Misbehavior::TokenNewline => assert!(token.as_str().unwrap().contains("\r\nX-Injected: yes")),
+        Misbehaviour::TokenTypeUnknown => assert_eq!(answer.json()["token_type"], "mac"),
+        Misbehaviour::TokenTooLarge => assert!(token.as_str().unwrap().len() > 16 << 10),
+        Misbehaviour::TokenNewline => assert!(token.as_str().unwrap().contains("\r\nX-Injected: yes")),
         _ => panic!("no test for {switch:?}"),
     }
 }
 
 /// Lifetime of tokens, refresh, and registration.
-async fn lasting(switch: Misbehavior, authority: &Authority) {
+async fn lasting(switch: Misbehaviour, authority: &Authority) {
     if format!("{switch:?}").starts_with("Registration") {
         return registrations(switch, authority).await;
     }
     let answer = sign_in(authority, "read").await;
     let (expires, token) = (answer.json()["expires_in"].clone(), answer.json()["refresh_token"].clone());
     match switch {
-        Misbehavior::ExpiresMissing => assert_eq!(expires, Value::Null),
-        Misbehavior::ExpiresNegative => assert_eq!(expires, -3600),
-        Misbehavior::ExpiresHuge => assert_eq!(expires, u64::MAX),
-        Misbehavior::ExpiresText => assert_eq!(expires, "3600"),
-        Misbehavior::RefreshMissing => assert_eq!(token, Value::Null),
-        Misbehavior::RefreshOffline => {
+        Misbehaviour::ExpiresMissing => assert_eq!(expires, Value::Null),
+        Misbehaviour::ExpiresNegative => assert_eq!(expires, -3600),
+        Misbehaviour::ExpiresHuge => assert_eq!(expires, u64::MAX),
+        Misbehaviour::ExpiresText => assert_eq!(expires, "3600"),
+        Misbehaviour::RefreshMissing => assert_eq!(token, Value::Null),
+        Misbehaviour::RefreshOffline => {
             assert_eq!(token, Value::Null);
             refresh_token(&sign_in(authority, "read offline_access").await);
         }
-        Misbehavior::RefreshStays => {
+        Misbehaviour::RefreshStays => {
             for _ in 0..3 {
                 let again = refresh(authority, token.as_str().unwrap()).await;
                 assert_eq!((again.status, again.json().get("refresh_token")), (200, None));
             }
         }
-        Misbehavior::RefreshRevoked | Misbehavior::RefreshRefused => {
+        Misbehaviour::RefreshRevoked | Misbehaviour::RefreshRefused => {
             let refused = refresh(authority, token.as_str().unwrap()).await;
             let code =
-                if switch == Misbehavior::RefreshRevoked { "invalid_grant" } else { "interaction_required" };
+                if switch == Misbehaviour::RefreshRevoked { "invalid_grant" } else { "interaction_required" };
             assert_eq!(refused.error(), (400, code.into()));
         }
-        Misbehavior::RefreshUnavailable => {
+        Misbehaviour::RefreshUnavailable => {
             assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 503);
             assert_eq!(refresh(authority, token.as_str().unwrap()).await.status, 200);
         }
-        Misbehavior::RevocationFails => {
+        Misbehaviour::RevocationFails => {
             let form = [("token", token.as_str().unwrap()), ("client_id", "public-client")];
             assert_eq!(post_form(&format!("{}/revoke", authority.issuer()), &[], &form).await.status, 503);
         }
@@ -264,79 +264,81 @@ async fn lasting(switch: Misbehavior, authority: &Authority) {
     }
 }
 
-async fn registrations(switch: Misbehavior, authority: &Authority) {
+async fn registrations(switch: Misbehaviour, authority: &Authority) {
     let answer = register(authority).await;
     match switch {
-        Misbehavior::RegistrationMissing => {
+        Misbehaviour::RegistrationMissing => {
             assert_eq!(answer.status, 404);
             says(authority, "registration_endpoint", Value::Null).await;
             says(authority, "client_id_metadata_document_supported", Value::Null).await;
         }
-        Misbehavior::RegistrationRefused => assert_eq!(answer.error(), (400, "invalid_redirect_uri".into())),
-        Misbehavior::RegistrationHtml => {
+        Misbehaviour::RegistrationRefused => assert_eq!(answer.error(), (400, "invalid_redirect_uri".into())),
+        Misbehaviour::RegistrationHtml => {
             assert_eq!((answer.status, answer.header("content-type")), (403, "text/html"));
         }
-        Misbehavior::RegistrationOtherRedirect => {
+        Misbehaviour::RegistrationOtherRedirect => {
             assert_eq!(answer.json()["redirect_uris"], json!(["https://stranger.example/callback"]));
         }
-        Misbehavior::RegistrationWithoutClientId => {
+        Misbehaviour::RegistrationWithoutClientId => {
             assert_eq!((answer.status, answer.json().get("client_id")), (201, None));
         }
         _ => panic!("no test for {switch:?}"),
     }
 }
 
-async fn others(switch: Misbehavior, authority: &Authority) {
+async fn others(switch: Misbehaviour, authority: &Authority) {
     let issuer = authority.issuer();
     let (token, authorization, stranger) =
         ("token_endpoint", "authorization_endpoint", "https://stranger.example");
     match switch {
-        Misbehavior::FirstServerBroken => {
+        Misbehaviour::FirstServerBroken => {
             let first = issuer.replace("/tenant", "/broken");
             resource_says(authority, "authorization_servers", json!([first, issuer])).await;
             let broken = issuer.replace("/tenant", "/.well-known/oauth-authorization-server/broken");
             assert_eq!(get(&broken).await.status, 500);
         }
-        Misbehavior::IssuerWrong => says(authority, "issuer", json!(stranger)).await,
-        Misbehavior::IssuerTrailingSlash => says(authority, "issuer", json!(format!("{issuer}/"))).await,
-        Misbehavior::IssuerMissing => says(authority, "issuer", Value::Null).await,
-        Misbehavior::IssuerMoves => moves(authority).await,
-        Misbehavior::PkceMissing => says(authority, "code_challenge_methods_supported", Value::Null).await,
-        Misbehavior::PkcePlain => says(authority, "code_challenge_methods_supported", json!(["plain"])).await,
-        Misbehavior::EndpointsPlainHttp => {
+        Misbehaviour::IssuerWrong => says(authority, "issuer", json!(stranger)).await,
+        Misbehaviour::IssuerTrailingSlash => says(authority, "issuer", json!(format!("{issuer}/"))).await,
+        Misbehaviour::IssuerMissing => says(authority, "issuer", Value::Null).await,
+        Misbehaviour::IssuerMoves => moves(authority).await,
+        Misbehaviour::PkceMissing => says(authority, "code_challenge_methods_supported", Value::Null).await,
+        Misbehaviour::PkcePlain => {
+            says(authority, "code_challenge_methods_supported", json!(["plain"])).await;
+        }
+        Misbehaviour::EndpointsPlainHttp => {
             says(authority, token, json!("http://auth.example.com/token_endpoint")).await;
         }
-        Misbehavior::TokenEndpointPrivate => says(authority, token, json!("https://10.0.0.1/token")).await,
-        Misbehavior::TokenEndpointLinkLocal => {
+        Misbehaviour::TokenEndpointPrivate => says(authority, token, json!("https://10.0.0.1/token")).await,
+        Misbehaviour::TokenEndpointLinkLocal => {
             says(authority, token, json!("https://169.254.169.254/token")).await;
         }
-        Misbehavior::TokenEndpointPrivateIpv6 => {
+        Misbehaviour::TokenEndpointPrivateIpv6 => {
             says(authority, token, json!("https://[fd00::1]/token")).await;
         }
-        Misbehavior::TokenEndpointMissing => says(authority, token, Value::Null).await,
-        Misbehavior::RegistrationEndpointPrivate => {
+        Misbehaviour::TokenEndpointMissing => says(authority, token, Value::Null).await,
+        Misbehaviour::RegistrationEndpointPrivate => {
             says(authority, "registration_endpoint", json!("https://10.0.0.1/register")).await;
         }
-        Misbehavior::AuthorizationEndpointJavascript => {
+        Misbehaviour::AuthorizationEndpointJavascript => {
             says(authority, authorization, json!("javascript:alert(1)")).await;
         }
-        Misbehavior::AuthorizationEndpointFile => {
+        Misbehaviour::AuthorizationEndpointFile => {
             says(authority, authorization, json!("file:///bin/sh")).await;
         }
-        Misbehavior::AuthorizationEndpointUserinfo => {
+        Misbehaviour::AuthorizationEndpointUserinfo => {
             let url = authority.canary().replace("http://", "http://accounts.example.com@") + "/authorize";
             says(authority, authorization, json!(url)).await;
         }
-        Misbehavior::AuthorizationEndpointCommand => {
+        Misbehaviour::AuthorizationEndpointCommand => {
             says(authority, authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)")).await;
         }
-        Misbehavior::ScopesFewer => {
+        Misbehaviour::ScopesFewer => {
             assert_eq!(sign_in(authority, "read write").await.json()["scope"], "read");
         }
-        Misbehavior::CodeUsed => {
+        Misbehaviour::CodeUsed => {
             assert_eq!(sign_in(authority, "read").await.error(), (400, "invalid_grant".into()));
         }
-        Misbehavior::CodeTwice => {
+        Misbehaviour::CodeTwice => {
             let redirect = approve(authority, &[]).await;
             for _ in 0..2 {
                 access_token(&redeem(authority, redirect.parameter("code").unwrap(), &[]).await);
@@ -346,27 +348,29 @@ async fn others(switch: Misbehavior, authority: &Authority) {
     }
 }
 
-async fn ways_back(switch: Misbehavior, authority: &Authority, redirect: Redirect) {
+async fn ways_back(switch: Misbehaviour, authority: &Authority, redirect: Redirect) {
     let [code, state, iss, error] = ["code", "state", "iss", "error"].map(|name| redirect.parameter(name));
     let issuer = authority.issuer();
     let announced = metadata(authority).await["authorization_response_iss_parameter_supported"] == true;
     let stranger = Some("https://stranger.example");
     match switch {
-        Misbehavior::StateMixedUp => assert!(code.is_some() && state.is_some_and(|state| state != "a-state")),
-        Misbehavior::StateMissing => assert!(code.is_some() && state.is_none()),
-        Misbehavior::IssWrong => assert!(code.is_some() && iss == stranger),
-        Misbehavior::IssMissing => assert!(code.is_some() && iss.is_none() && announced),
-        Misbehavior::IssNormalized => {
+        Misbehaviour::StateMixedUp => {
+            assert!(code.is_some() && state.is_some_and(|state| state != "a-state"));
+        }
+        Misbehaviour::StateMissing => assert!(code.is_some() && state.is_none()),
+        Misbehaviour::IssWrong => assert!(code.is_some() && iss == stranger),
+        Misbehaviour::IssMissing => assert!(code.is_some() && iss.is_none() && announced),
+        Misbehaviour::IssNormalized => {
             assert_eq!(iss.unwrap(), format!("{}/", issuer.replace("http:", "HTTP:")));
         }
-        Misbehavior::IssUnannounced => assert!(iss == Some(&*issuer) && !announced),
-        Misbehavior::IssUnsupported => assert!(iss.is_none() && !announced),
-        Misbehavior::AccessDenied | Misbehavior::AccessDeniedIssWrong => {
+        Misbehaviour::IssUnannounced => assert!(iss == Some(&*issuer) && !announced),
+        Misbehaviour::IssUnsupported => assert!(iss.is_none() && !announced),
+        Misbehaviour::AccessDenied | Misbehaviour::AccessDeniedIssWrong => {
             assert_eq!((code, state, error), (None, Some("a-state"), Some("access_denied")));
-            assert_eq!(iss == stranger, switch == Misbehavior::AccessDeniedIssWrong);
+            assert_eq!(iss == stranger, switch == Misbehaviour::AccessDeniedIssWrong);
             assert!(redirect.parameter("error_description").unwrap().contains("\u{1b}[2J"));
         }
-        Misbehavior::CodeMissing => assert_eq!((code, error, iss), (None, None, Some(&*issuer))),
+        Misbehaviour::CodeMissing => assert_eq!((code, error, iss), (None, None, Some(&*issuer))),
         _ => panic!("no test for {switch:?}"),
     }
 }

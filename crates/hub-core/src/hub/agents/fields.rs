@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::agent::{Agent, ApprovalMode, ToolSelection};
+use crate::agent::{Agent, ApprovalMode, ServerAccess};
 use crate::error::{Error, Result};
 use crate::hub::Hub;
 use crate::hub::identity::authenticator::check_name;
@@ -89,8 +89,8 @@ impl Hub {
         &self,
         tenant: TenantId,
         form: ObjectReader,
-        before: &BTreeMap<ServerId, ToolSelection>,
-    ) -> Result<BTreeMap<ServerId, ToolSelection>> {
+        before: &BTreeMap<ServerId, ServerAccess>,
+    ) -> Result<BTreeMap<ServerId, ServerAccess>> {
         if form.members.len() > MAX_AGENT_SERVERS {
             return Err(Error::invalid("servers", format!("must have at most {MAX_AGENT_SERVERS} servers")));
         }
@@ -101,7 +101,7 @@ impl Hub {
                 let text = "unknown server: use the id or the slug of a server";
                 return Err(Error::invalid(field, text));
             };
-            let selection = ToolSelection {
+            let selection = ServerAccess {
                 tools: if inner.has("tools") { Some(tool_names(&mut inner, "tools")?) } else { None },
                 trusted: tool_names(&mut inner, "trusted")?,
             };
@@ -129,8 +129,8 @@ impl Hub {
         &self,
         tenant: TenantId,
         server: ServerId,
-        selection: &ToolSelection,
-        before: Option<&ToolSelection>,
+        selection: &ServerAccess,
+        before: Option<&ServerAccess>,
     ) -> Result<()> {
         let named = || selection.tools.iter().flatten().chain(&selection.trusted);
         let was_selected = |name: &String| {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Hub, delete_children, document, event_payloads, upsert};
 use crate::actor::{Actor, Subject};
-use crate::agent::{Agent, ApprovalMode, ToolSelection};
+use crate::agent::{Agent, ApprovalMode, ServerAccess};
 use crate::error::{self, Result};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::store::{Batch, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, PageRequest, StoreChange};
@@ -56,8 +56,8 @@ pub struct AgentView {
     /// System instructions for the model of the agent.
     pub instructions: String,
     /// Servers that the agent may use, by id, each with its tool selection.
-    #[schemars(with = "BTreeMap<String, ToolSelection>")]
-    pub servers: BTreeMap<ServerId, ToolSelection>,
+    #[schemars(with = "BTreeMap<String, ServerAccess>")]
+    pub servers: BTreeMap<ServerId, ServerAccess>,
 }
 
 /// Criteria that select agents when they are listed.

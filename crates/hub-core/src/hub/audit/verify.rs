@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::heads::store_id;
 use crate::audit::head_file::{HeadFile, SignedHead};
-use crate::audit::segment::Segment;
+use crate::audit::segment::SegmentFooter;
 use crate::audit::{ChainError, ChainHead, ChainVerifier, Checkpoint, Damage};
 use crate::error::Result;
 use crate::hub::last_checkpoint;
@@ -220,7 +220,7 @@ impl SignedState {
 }
 
 /// Returns all audit segments of a tenant, in order.
-pub async fn list_segments(store: &dyn Store, tenant: TenantId) -> Result<Vec<Segment>> {
+pub async fn list_segments(store: &dyn Store, tenant: TenantId) -> Result<Vec<SegmentFooter>> {
     let all = load_segment_documents(store, tenant).await?;
     all.into_iter().map(|stored| stored.document.parse_body()).collect()
 }
@@ -253,7 +253,7 @@ impl VerificationRun<'_> {
     async fn verify_all(&mut self, folder: Option<&Path>) -> Result<Option<AuditDamage>> {
         for stored in load_segment_documents(self.store, self.tenant).await? {
             self.segments += 1;
-            let segment = stored.document.parse_body::<Segment>().ok();
+            let segment = stored.document.parse_body::<SegmentFooter>().ok();
             if let Err(broken) = self.verify_segment(segment, folder).await {
                 let problem = format!("segment {}: {broken}", self.segments);
                 return Ok(Some(AuditDamage::new(&broken, problem)));
@@ -275,12 +275,12 @@ impl VerificationRun<'_> {
 
     async fn verify_segment(
         &mut self,
-        segment: Option<Segment>,
+        segment: Option<SegmentFooter>,
         folder: Option<&Path>,
     ) -> Result<(), ChainError> {
         let head = self.check.head();
         let broken = |reason| ChainError::new(head.number + 1, reason);
-        let is_valid = |segment: &Segment| {
+        let is_valid = |segment: &SegmentFooter| {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
                 && segment.is_signed_by(self.public_key)
         };

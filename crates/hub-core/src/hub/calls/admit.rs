@@ -28,7 +28,7 @@ use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
 use crate::rate_limit::concurrency_limited;
 use crate::server::Server;
 use crate::store::{
-    Approval, ApprovalStatus, Batch, CallRecord, CallStatus, ConcurrencyScope, DocumentKey, DocumentKind,
+    Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, DocumentKey, DocumentKind,
     StoreChange,
 };
 use crate::telemetry;
@@ -405,7 +405,7 @@ impl Hub {
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
         let mut batch = Batch::new().audit(entry).with_event(plan.status_event(CallStatus::Pending));
         batch = batch.with_event(event_payloads::approval(approval.id, plan.id, ApprovalStatus::Open));
-        let scope = ConcurrencyScope::Pending(actor.subject().to_string());
+        let scope = CountedCalls::Pending(actor.subject().to_string());
         batch = batch.change(StoreChange::RequireConcurrency { scope, max_calls: MAX_PENDING_APPROVALS });
         batch = batch
             .change(StoreChange::InsertCall(Box::new(call)))

@@ -82,12 +82,11 @@ impl Hub {
     /// Lists the tools of all servers that the caller may see. A server that does not respond does not hide the others.
     pub async fn tools(&self, actor: Actor, filter: &ToolFilter) -> Result<Vec<ToolView>> {
         let tenant = actor.tenant();
-        let agent = match actor.agent().or(filter.agent) {
-            Some(agent) => Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0),
-            None => {
-                actor.require_user()?;
-                None
-            }
+        let agent = if let Some(agent) = actor.agent().or(filter.agent) {
+            Some(self.require::<Agent>(tenant, DocumentKind::Agent, agent).await?.0)
+        } else {
+            actor.require_user()?;
+            None
         };
         let servers = match &filter.server {
             Some(name) => vec![self.visible_server(actor, name).await?],

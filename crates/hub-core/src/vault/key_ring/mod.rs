@@ -105,7 +105,7 @@ impl KeyRing {
     }
 
     /// Returns the encryption keys of a tenant, the newest last. Creates the first key if there is none.
-    pub async fn tenant_key(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
+    pub async fn tenant_keys(&self, tenant: TenantId) -> Result<Arc<[TenantKey]>> {
         let (cached, is_outdated) = {
             let mut open = lock(&self.cache);
             (open.keys.get(&tenant).cloned(), open.outdated.remove(&tenant))
@@ -223,7 +223,7 @@ impl KeyRing {
 
     /// Encrypts a secret with the newest key of a tenant.
     pub async fn encrypt(&self, tenant: TenantId, label: &SecretBinding, text: &[u8]) -> Result<Vec<u8>> {
-        let keys = self.tenant_key(tenant).await?;
+        let keys = self.tenant_keys(tenant).await?;
         let newest = keys.last().ok_or_else(|| damaged_error(MSG_TENANT_KEY_DAMAGED))?;
         Ok(newest.seal(&*self.platform, label, text))
     }
@@ -235,7 +235,7 @@ impl KeyRing {
         label: &SecretBinding,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>> {
-        let keys = self.tenant_key(tenant).await?;
+        let keys = self.tenant_keys(tenant).await?;
         match decrypt(&keys, label, sealed) {
             Err(error) => {
                 // A peer hub may have created a newer key.

@@ -158,7 +158,7 @@ impl Inner {
         } else if is_final {
             // After a failed fetch the key may be a new one, so the token cannot be called invalid.
             KeyLookup::Fail(match usable.filter(|_| state.failures == 0) {
-                Some(_) => TokenError::token("the token is signed with an unknown key"),
+                Some(_) => TokenError::invalid("the token is signed with an unknown key"),
                 None => TokenError::Unavailable,
             })
         } else if may_fetch {

@@ -28,29 +28,31 @@ type ClaimResult<T> = Result<T, Cow<'static, str>>;
 impl JwtVerifier {
     /// Verifies a JWT access token and returns the identity that it names. `now` is the time since the Unix epoch.
     pub(super) async fn verify(&self, token: &str, now: Duration) -> Result<Identity, TokenError> {
-        let token = CompactJws::parse(token).map_err(|error| TokenError::token(error.to_string()))?;
+        let token = CompactJws::parse(token).map_err(|error| TokenError::invalid(error.to_string()))?;
         let header = token.header();
         if !header.typ.as_deref().is_none_or(is_access_token) {
-            return Err(TokenError::token("the token is not an access token: its typ must be at+jwt or JWT"));
+            return Err(TokenError::invalid(
+                "the token is not an access token: its typ must be at+jwt or JWT",
+            ));
         }
         if !self.algorithms.contains(&header.algorithm) {
-            return Err(TokenError::Token(
+            return Err(TokenError::Invalid(
                 format!("the algorithm {} is not accepted", header.algorithm).into(),
             ));
         }
         // Check the claims first, so that an invalid token never causes a fetch.
-        self.check_claims(token.unverified_claims(), now).map_err(TokenError::Token)?;
+        self.check_claims(token.unverified_claims(), now).map_err(TokenError::Invalid)?;
         let keys = self.keys.find(header.key_id.as_deref(), header.algorithm).await?;
         let mut last_error = None;
         for key in keys.iter().take(MAX_KEY_ATTEMPTS) {
             match token.verify(key, &self.algorithms) {
-                Ok(claims) => return identity(claims).map_err(TokenError::Token),
+                Ok(claims) => return identity(claims).map_err(TokenError::Invalid),
                 Err(error) => last_error = Some(error),
             }
         }
         let text =
             last_error.map_or_else(|| "the signature is invalid".to_owned(), |error| error.to_string());
-        Err(TokenError::token(text))
+        Err(TokenError::invalid(text))
     }
 
     fn check_claims(&self, claims: &Claims, now: Duration) -> ClaimResult<()> {

@@ -34,13 +34,13 @@ pub(crate) use protected_resource::ProtectedResource;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TokenError {
     /// The token is invalid, for this reason. The text is sent to the client.
-    Token(std::borrow::Cow<'static, str>),
+    Invalid(std::borrow::Cow<'static, str>),
     /// The token cannot be verified at the moment, for example because the issuer's keys cannot be fetched.
     Unavailable,
 }
 
 impl TokenError {
-    fn token(text: impl Into<std::borrow::Cow<'static, str>>) -> Self {
-        TokenError::Token(text.into())
+    fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        TokenError::Invalid(text.into())
     }
 }

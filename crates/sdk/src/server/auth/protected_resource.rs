@@ -57,7 +57,7 @@ impl ProtectedResource {
             return Err(self.no_token());
         };
         let verified = self.verify(token).await.map_err(|refused| match refused {
-            TokenError::Token(text) => self.invalid_token(scheme, text),
+            TokenError::Invalid(text) => self.invalid_token(scheme, text),
             TokenError::Unavailable => Self::unavailable(),
         })?;
         match (scheme, verified.identity.key()) {
@@ -107,7 +107,7 @@ impl ProtectedResource {
                     Err(TokenError::Unavailable)
                 }
                 Ok(Some(identity)) if has_expired(&identity) => {
-                    Err(TokenError::token("the token has expired"))
+                    Err(TokenError::invalid("the token has expired"))
                 }
                 Ok(Some(identity)) => {
                     let identity = match issuer.as_ref().filter(|_| identity.issuer().is_none()) {
@@ -116,7 +116,7 @@ impl ProtectedResource {
                     };
                     Ok(VerifiedToken::from(self.with_implied_scopes(identity)))
                 }
-                Ok(None) => Err(TokenError::token("the token is unknown")),
+                Ok(None) => Err(TokenError::invalid("the token is unknown")),
                 Err(error) => {
                     tracing::error!(%error, "token lookup failed");
                     Err(TokenError::Unavailable)

@@ -80,7 +80,7 @@ async fn find(keys: &IssuerKeys, id: &str) -> Result<usize, TokenError> {
 }
 
 fn unknown() -> Result<usize, TokenError> {
-    Err(TokenError::token("the token is signed with an unknown key"))
+    Err(TokenError::invalid("the token is signed with an unknown key"))
 }
 
 #[tokio::test(start_paused = true)]

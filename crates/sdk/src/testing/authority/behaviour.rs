@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::misbehavior::Misbehavior;
+use super::misbehaviour::Misbehaviour;
 
 /// Behaviour of a test authority: its misbehaviours and overridden values.
 /// [`Authority::conforming`](super::Authority::conforming) is the default.
 #[derive(Debug, Clone)]
 #[must_use = "pass it to `Authority::start`"]
 pub struct Behaviour {
-    pub(super) misbehaviors: BTreeSet<Misbehavior>,
+    pub(super) misbehaviours: BTreeSet<Misbehaviour>,
     pub(super) metadata: BTreeMap<String, Value>,
     pub(super) resource_metadata: BTreeMap<String, Value>,
     pub(super) challenge: Option<String>,
@@ -25,7 +25,7 @@ pub struct Behaviour {
 impl Behaviour {
     pub(super) fn conforming() -> Self {
         Behaviour {
-            misbehaviors: BTreeSet::new(),
+            misbehaviours: BTreeSet::new(),
             metadata: BTreeMap::new(),
             resource_metadata: BTreeMap::new(),
             challenge: None,
@@ -37,8 +37,8 @@ impl Behaviour {
     }
 
     /// Adds a misbehaviour to the behaviour of the test authority.
-    pub fn with(mut self, misbehavior: Misbehavior) -> Self {
-        self.misbehaviors.insert(misbehavior);
+    pub fn with(mut self, misbehaviour: Misbehaviour) -> Self {
+        self.misbehaviours.insert(misbehaviour);
         self
     }
 
@@ -88,11 +88,11 @@ impl Behaviour {
         self
     }
 
-    pub(super) fn is_enabled(&self, misbehavior: Misbehavior) -> bool {
-        self.misbehaviors.contains(&misbehavior)
+    pub(super) fn is_enabled(&self, misbehaviour: Misbehaviour) -> bool {
+        self.misbehaviours.contains(&misbehaviour)
     }
 
-    pub(super) fn is_any_enabled<const N: usize>(&self, misbehaviors: [Misbehavior; N]) -> bool {
-        misbehaviors.into_iter().any(|misbehavior| self.is_enabled(misbehavior))
+    pub(super) fn is_any_enabled<const N: usize>(&self, misbehaviours: [Misbehaviour; N]) -> bool {
+        misbehaviours.into_iter().any(|misbehaviour| self.is_enabled(misbehaviour))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::form::{self, Pairs};
 use super::http::{self, AuthorityReply};
 use super::jwt::ParsedToken;
-use super::misbehavior::Misbehavior::{NoClientDocuments, RegistrationMissing};
+use super::misbehaviour::Misbehaviour::{NoClientDocuments, RegistrationMissing};
 use super::observed::RecordedRequest;
 use super::shared::{AuthorityShared, AuthorityState, RegisteredClient, RequiredClientAuth, TestIssuer};
 

@@ -5,7 +5,7 @@ use http::HeaderValue;
 
 use super::http::AuthorityReply;
 use super::jwt::{ParsedToken, digest, thumbprint};
-use super::misbehavior::Misbehavior::{Dpop, DpopNonce, DpopNonceForever};
+use super::misbehaviour::Misbehaviour::{Dpop, DpopNonce, DpopNonceForever};
 use super::observed::RecordedRequest;
 use super::shared::AuthorityState;
 use crate::server::random_id;
@@ -15,18 +15,18 @@ const MAX_CLOCK_SKEW: u64 = 300;
 
 /// Why the test authority rejects a `DPoP` proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MissingProof {
+pub(super) enum ProofRejection {
     /// The `DPoP` proof is missing or invalid.
     Invalid,
     /// The `DPoP` proof lacks the nonce, which the error response must contain.
     Nonce,
 }
 
-impl MissingProof {
+impl ProofRejection {
     pub(super) fn error(self) -> &'static str {
         match self {
-            MissingProof::Invalid => "invalid_dpop_proof",
-            MissingProof::Nonce => "use_dpop_nonce",
+            ProofRejection::Invalid => "invalid_dpop_proof",
+            ProofRejection::Nonce => "use_dpop_nonce",
         }
     }
 }
@@ -47,16 +47,16 @@ pub(super) fn check_proof(
     request: &RecordedRequest,
     url: &str,
     token: Option<&str>,
-) -> Result<Option<String>, MissingProof> {
+) -> Result<Option<String>, ProofRejection> {
     let mut proofs = request.headers.get_all("dpop").iter();
     let (proof, second) = (proofs.next(), proofs.next());
     let Some(proof) = proof else {
         let is_needed =
             token.is_some() || state.behaviour.is_any_enabled([Dpop, DpopNonce, DpopNonceForever]);
-        return if is_needed { Err(MissingProof::Invalid) } else { Ok(None) };
+        return if is_needed { Err(ProofRejection::Invalid) } else { Ok(None) };
     };
     let proof = proof.to_str().ok().and_then(ParsedToken::parse).filter(|_| second.is_none());
-    let proof = proof.ok_or(MissingProof::Invalid)?;
+    let proof = proof.ok_or(ProofRejection::Invalid)?;
     let (jwk, now) = (&proof.header["jwk"], state.now().as_secs());
     let is_valid = proof.header["typ"] == "dpop+jwt"
         && jwk.get("d").is_none()
@@ -68,14 +68,14 @@ pub(super) fn check_proof(
         && !proof.claim("jti").is_empty()
         && state.used_ids.insert(proof.claim("jti").to_owned());
     if !is_valid {
-        return Err(MissingProof::Invalid);
+        return Err(ProofRejection::Invalid);
     }
     if state.behaviour.is_enabled(DpopNonceForever) {
         state.nonce = random_id();
-        return Err(MissingProof::Nonce);
+        return Err(ProofRejection::Nonce);
     }
     if state.behaviour.is_enabled(DpopNonce) && proof.claim("nonce") != state.nonce {
-        return Err(MissingProof::Nonce);
+        return Err(ProofRejection::Nonce);
     }
     Ok(Some(thumbprint(jwk)))
 }

@@ -2,15 +2,15 @@
 //! conforms to the specifications by default.
 //!
 //! It implements OAuth 2.1 as MCP requires it, acts as the user in the browser, and records every request. A
-//! [`Misbehavior`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: a
+//! [`Misbehaviour`] makes it misbehave in one way. It shares no code for tokens, forms and signatures with the client: a
 //! bug shared by both sides would go unnoticed.
 //!
 //! ```
-//! use linchpin::testing::authority::{Authority, Misbehavior};
+//! use linchpin::testing::authority::{Authority, Misbehaviour};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> linchpin::Result {
-//! let authority = Authority::start(Authority::conforming().with(Misbehavior::IssuerWrong)).await?;
+//! let authority = Authority::start(Authority::conforming().with(Misbehaviour::IssuerWrong)).await?;
 //! assert!(authority.mcp_url().starts_with("http://127.0.0.1:"));
 //! assert!(authority.observations().requests.is_empty());
 //! # Ok(())
@@ -25,7 +25,7 @@ mod endpoints;
 mod form;
 mod http;
 mod jwt;
-mod misbehavior;
+mod misbehaviour;
 mod observed;
 mod shared;
 mod url_field;
@@ -39,7 +39,7 @@ use tokio::sync::oneshot;
 
 pub use behaviour::Behaviour;
 pub use browser::Redirect;
-pub use misbehavior::Misbehavior;
+pub use misbehaviour::Misbehaviour;
 pub use observed::{AuthorityHost, Observations, RecordedRequest};
 pub use url_field::UrlField;
 

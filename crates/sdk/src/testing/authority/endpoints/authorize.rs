@@ -5,7 +5,7 @@ use crate::server::random_id;
 use crate::testing::authority::clients::{self, OAuthFault};
 use crate::testing::authority::form;
 use crate::testing::authority::http::{AuthorityReply, redirect, reply};
-use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::misbehaviour::Misbehaviour;
 use crate::testing::authority::observed::RecordedRequest;
 use crate::testing::authority::shared::{AuthorityShared, AuthorityState, Code, Grant, SCOPES, TestIssuer};
 
@@ -33,21 +33,21 @@ pub(in crate::testing::authority) fn authorize(
         }
     };
     let behaviour = &state.behaviour;
-    if behaviour.is_enabled(Misbehavior::CodeMissing) {
+    if behaviour.is_enabled(Misbehaviour::CodeMissing) {
         parameters.clear();
     }
     match parameter("state") {
-        _ if behaviour.is_enabled(Misbehavior::StateMissing) => {}
-        _ if behaviour.is_enabled(Misbehavior::StateMixedUp) => parameters.push(("state", random_id())),
+        _ if behaviour.is_enabled(Misbehaviour::StateMissing) => {}
+        _ if behaviour.is_enabled(Misbehaviour::StateMixedUp) => parameters.push(("state", random_id())),
         Some(state_value) => parameters.push(("state", state_value.to_owned())),
         None => {}
     }
     let issuer_url = shared.issuer(issuer);
-    if behaviour.is_any_enabled([Misbehavior::IssWrong, Misbehavior::AccessDeniedIssWrong]) {
+    if behaviour.is_any_enabled([Misbehaviour::IssWrong, Misbehaviour::AccessDeniedIssWrong]) {
         parameters.push(("iss", FOREIGN_ISSUER.to_owned()));
-    } else if behaviour.is_enabled(Misbehavior::IssNormalized) {
+    } else if behaviour.is_enabled(Misbehaviour::IssNormalized) {
         parameters.push(("iss", format!("{}/", issuer_url.replacen("http:", "HTTP:", 1))));
-    } else if !behaviour.is_any_enabled([Misbehavior::IssMissing, Misbehavior::IssUnsupported]) {
+    } else if !behaviour.is_any_enabled([Misbehaviour::IssMissing, Misbehaviour::IssUnsupported]) {
         parameters.push(("iss", issuer_url));
     }
     let query = form::encode(parameters.iter().map(|(name, value)| (*name, &**value)));
@@ -66,7 +66,7 @@ fn issue_code(
 ) -> Result<String, OAuthFault> {
     let parameter = |name| form::find(&request.query, name);
     let behaviour = &state.behaviour;
-    if behaviour.is_any_enabled([Misbehavior::AccessDenied, Misbehavior::AccessDeniedIssWrong]) {
+    if behaviour.is_any_enabled([Misbehaviour::AccessDenied, Misbehaviour::AccessDeniedIssWrong]) {
         return Err(OAuthFault::new("access_denied", TERMINAL_ESCAPES));
     }
     if parameter("response_type") != Some("code") {
@@ -103,7 +103,7 @@ pub(in crate::testing::authority) fn check_resource(
     requested: Option<&str>,
 ) -> Result<String, OAuthFault> {
     let resource_url = resource_url(shared, &state.behaviour);
-    let is_old = state.behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata]);
+    let is_old = state.behaviour.is_any_enabled([Misbehaviour::NoResourceMetadata, Misbehaviour::NoMetadata]);
     match requested {
         Some(requested) if requested == resource_url => Ok(resource_url),
         None if is_old => Ok(resource_url),

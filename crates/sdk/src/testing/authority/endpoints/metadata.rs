@@ -9,7 +9,7 @@ use crate::testing::authority::behaviour::Behaviour;
 use crate::testing::authority::http::{
     AuthorityReply, endless_reply, html, json as json_reply, not_found, redirect, reply,
 };
-use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::misbehaviour::Misbehaviour;
 use crate::testing::authority::shared::{AuthorityShared, SCOPES, TestIssuer};
 
 /// Size of a metadata document that is slightly more than a client should read.
@@ -21,7 +21,7 @@ pub(in crate::testing::authority) fn resource_url(shared: &AuthorityShared, beha
     if let Some(Value::String(resource)) = behaviour.resource_metadata.get("resource") {
         return resource.clone();
     }
-    if behaviour.is_enabled(Misbehavior::ResourceMetadataAtRoot) {
+    if behaviour.is_enabled(Misbehaviour::ResourceMetadataAtRoot) {
         shared.resource.clone()
     } else {
         shared.mcp_url()
@@ -33,7 +33,7 @@ pub(in crate::testing::authority) fn resource_metadata_url(
     shared: &AuthorityShared,
     behaviour: &Behaviour,
 ) -> String {
-    let path = if behaviour.is_enabled(Misbehavior::ResourceMetadataAtRoot) { "" } else { "/mcp" };
+    let path = if behaviour.is_enabled(Misbehaviour::ResourceMetadataAtRoot) { "" } else { "/mcp" };
     format!("{}/.well-known/oauth-protected-resource{path}", shared.resource)
 }
 
@@ -44,28 +44,28 @@ pub(in crate::testing::authority) fn resource(
 ) -> Option<AuthorityReply> {
     let state = shared.lock();
     let behaviour = &state.behaviour;
-    if behaviour.is_enabled(Misbehavior::ResourceMetadataSilent) {
+    if behaviour.is_enabled(Misbehaviour::ResourceMetadataSilent) {
         return None;
     }
     let is_metadata_path = resource_metadata_url(shared, behaviour).ends_with(path);
     if !is_metadata_path
-        || behaviour.is_any_enabled([Misbehavior::NoResourceMetadata, Misbehavior::NoMetadata])
+        || behaviour.is_any_enabled([Misbehaviour::NoResourceMetadata, Misbehaviour::NoMetadata])
     {
         return Some(not_found());
     }
-    if behaviour.is_enabled(Misbehavior::ResourceMetadataHtml) {
+    if behaviour.is_enabled(Misbehaviour::ResourceMetadataHtml) {
         return Some(html(200));
     }
-    if behaviour.is_enabled(Misbehavior::ResourceMetadataEndless) {
+    if behaviour.is_enabled(Misbehaviour::ResourceMetadataEndless) {
         return Some(endless_reply());
     }
-    if behaviour.is_enabled(Misbehavior::ResourceMetadataRedirects) {
+    if behaviour.is_enabled(Misbehaviour::ResourceMetadataRedirects) {
         return Some(redirect(302, &format!("{}{path}", shared.canary_url)));
     }
-    let has_moved = behaviour.is_enabled(Misbehavior::IssuerMoves) && state.observed.tokens > 0;
+    let has_moved = behaviour.is_enabled(Misbehaviour::IssuerMoves) && state.observed.tokens > 0;
     let mut servers =
         vec![shared.issuer(if has_moved { TestIssuer::Replacement } else { TestIssuer::Tenant })];
-    if behaviour.is_enabled(Misbehavior::FirstServerBroken) {
+    if behaviour.is_enabled(Misbehaviour::FirstServerBroken) {
         servers.insert(0, format!("{}/broken", shared.authority));
     }
     let mut document = json!({
@@ -76,9 +76,9 @@ pub(in crate::testing::authority) fn resource(
         "resource_name": "A protected endpoint",
     });
     let overridden = behaviour
-        .misbehaviors
+        .misbehaviours
         .iter()
-        .filter_map(|&misbehavior| misbehaving_resource_field(shared, misbehavior));
+        .filter_map(|&misbehaviour| misbehaving_resource_field(shared, misbehaviour));
     override_fields(&mut document, overridden.map(|(name, value)| (name.to_owned(), value)).collect());
     override_fields(&mut document, behaviour.resource_metadata.clone());
     Some(json_reply(200, &document))
@@ -87,14 +87,14 @@ pub(in crate::testing::authority) fn resource(
 /// Returns the field that a misbehaviour changes in the protected resource metadata; null removes it.
 fn misbehaving_resource_field(
     shared: &AuthorityShared,
-    misbehavior: Misbehavior,
+    misbehaviour: Misbehaviour,
 ) -> Option<(&'static str, Value)> {
-    Some(match misbehavior {
-        Misbehavior::ResourceElsewhere => ("resource", json!(format!("{FOREIGN_ISSUER}/mcp"))),
-        Misbehavior::ResourceOtherPath => ("resource", json!(format!("{}/other", shared.resource))),
-        Misbehavior::ResourcePrefix => ("resource", json!(format!("{}-evil", shared.mcp_url()))),
-        Misbehavior::ResourceMissing => ("resource", Value::Null),
-        Misbehavior::NoAuthorizationServers => ("authorization_servers", Value::Null),
+    Some(match misbehaviour {
+        Misbehaviour::ResourceElsewhere => ("resource", json!(format!("{FOREIGN_ISSUER}/mcp"))),
+        Misbehaviour::ResourceOtherPath => ("resource", json!(format!("{}/other", shared.resource))),
+        Misbehaviour::ResourcePrefix => ("resource", json!(format!("{}-evil", shared.mcp_url()))),
+        Misbehaviour::ResourceMissing => ("resource", Value::Null),
+        Misbehaviour::NoAuthorizationServers => ("authorization_servers", Value::Null),
         _ => return None,
     })
 }
@@ -108,26 +108,26 @@ pub(in crate::testing::authority) fn authority(
     let state = shared.lock();
     let behaviour = &state.behaviour;
     let is_openid_path = path.ends_with("/.well-known/openid-configuration");
-    if behaviour.is_enabled(Misbehavior::NoMetadata)
-        || behaviour.is_enabled(Misbehavior::MetadataOpenIdOnly) && !is_openid_path
+    if behaviour.is_enabled(Misbehaviour::NoMetadata)
+        || behaviour.is_enabled(Misbehaviour::MetadataOpenIdOnly) && !is_openid_path
     {
         return Some(not_found());
     }
-    if behaviour.is_enabled(Misbehavior::MetadataSilent) {
+    if behaviour.is_enabled(Misbehaviour::MetadataSilent) {
         return None;
     }
     let mut document = document(shared, issuer);
     let overridden = behaviour
-        .misbehaviors
+        .misbehaviours
         .iter()
-        .filter_map(|&misbehavior| misbehaving_field(shared, issuer, misbehavior));
+        .filter_map(|&misbehaviour| misbehaving_field(shared, issuer, misbehaviour));
     override_fields(&mut document, overridden.map(|(name, value)| (name.to_owned(), value)).collect());
-    if behaviour.is_enabled(Misbehavior::EndpointsPlainHttp) {
+    if behaviour.is_enabled(Misbehaviour::EndpointsPlainHttp) {
         let names = ["authorization_endpoint", "token_endpoint", "registration_endpoint"];
         let plain = names.map(|name| (name.to_owned(), json!(format!("http://auth.example.com/{name}"))));
         override_fields(&mut document, plain.into());
     }
-    if behaviour.is_enabled(Misbehavior::RegistrationMissing) {
+    if behaviour.is_enabled(Misbehaviour::RegistrationMissing) {
         let names = ["registration_endpoint", "client_id_metadata_document_supported"];
         override_fields(&mut document, names.map(|name| (name.to_owned(), Value::Null)).into());
     }
@@ -145,18 +145,18 @@ fn misbehaving_reply(
         return redirect(302, url);
     }
     let text = document.to_string();
-    let misbehaving = behaviour.misbehaviors.iter().find_map(|misbehavior| {
-        Some(match misbehavior {
-            Misbehavior::MetadataTooLarge => {
+    let misbehaving = behaviour.misbehaviours.iter().find_map(|misbehaviour| {
+        Some(match misbehaviour {
+            Misbehaviour::MetadataTooLarge => {
                 let padding = "x".repeat(OVERSIZED_METADATA_BYTES);
                 reply(200, "application/json", format!(r#"{{"padding":"{padding}",{}"#, &text[1..]))
             }
-            Misbehavior::MetadataEndless => endless_reply(),
-            Misbehavior::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary_url)),
-            Misbehavior::MetadataRedirectLoop => redirect(302, path),
-            Misbehavior::MetadataHtml => html(200),
-            Misbehavior::MetadataInvalidJson => reply(200, "application/json", text[..16].to_owned()),
-            Misbehavior::MetadataDuplicateKeys => {
+            Misbehaviour::MetadataEndless => endless_reply(),
+            Misbehaviour::MetadataRedirects => redirect(302, &format!("{}{path}", shared.canary_url)),
+            Misbehaviour::MetadataRedirectLoop => redirect(302, path),
+            Misbehaviour::MetadataHtml => html(200),
+            Misbehaviour::MetadataInvalidJson => reply(200, "application/json", text[..16].to_owned()),
+            Misbehaviour::MetadataDuplicateKeys => {
                 let twice = format!(r#"{{"issuer":"{FOREIGN_ISSUER}",{}"#, &text[1..]);
                 reply(200, "application/json", twice)
             }
@@ -194,35 +194,35 @@ fn document(shared: &AuthorityShared, issuer: TestIssuer) -> Value {
 fn misbehaving_field(
     shared: &AuthorityShared,
     issuer: TestIssuer,
-    misbehavior: Misbehavior,
+    misbehaviour: Misbehaviour,
 ) -> Option<(&'static str, Value)> {
     let (token, authorization) = ("token_endpoint", "authorization_endpoint");
     let iss = "authorization_response_iss_parameter_supported";
-    Some(match misbehavior {
-        Misbehavior::IssuerWrong => ("issuer", json!(FOREIGN_ISSUER)),
-        Misbehavior::IssuerTrailingSlash => ("issuer", json!(format!("{}/", shared.issuer(issuer)))),
-        Misbehavior::IssuerMissing => ("issuer", Value::Null),
-        Misbehavior::PkceMissing => ("code_challenge_methods_supported", Value::Null),
-        Misbehavior::PkcePlain => ("code_challenge_methods_supported", json!(["plain"])),
-        Misbehavior::TokenEndpointPrivate => (token, json!("https://10.0.0.1/token")),
-        Misbehavior::TokenEndpointLinkLocal => (token, json!("https://169.254.169.254/token")),
-        Misbehavior::TokenEndpointPrivateIpv6 => (token, json!("https://[fd00::1]/token")),
-        Misbehavior::TokenEndpointMissing => (token, Value::Null),
-        Misbehavior::RegistrationEndpointPrivate => {
+    Some(match misbehaviour {
+        Misbehaviour::IssuerWrong => ("issuer", json!(FOREIGN_ISSUER)),
+        Misbehaviour::IssuerTrailingSlash => ("issuer", json!(format!("{}/", shared.issuer(issuer)))),
+        Misbehaviour::IssuerMissing => ("issuer", Value::Null),
+        Misbehaviour::PkceMissing => ("code_challenge_methods_supported", Value::Null),
+        Misbehaviour::PkcePlain => ("code_challenge_methods_supported", json!(["plain"])),
+        Misbehaviour::TokenEndpointPrivate => (token, json!("https://10.0.0.1/token")),
+        Misbehaviour::TokenEndpointLinkLocal => (token, json!("https://169.254.169.254/token")),
+        Misbehaviour::TokenEndpointPrivateIpv6 => (token, json!("https://[fd00::1]/token")),
+        Misbehaviour::TokenEndpointMissing => (token, Value::Null),
+        Misbehaviour::RegistrationEndpointPrivate => {
             ("registration_endpoint", json!("https://10.0.0.1/register"))
         }
-        Misbehavior::AuthorizationEndpointJavascript => (authorization, json!("javascript:alert(1)")),
-        Misbehavior::AuthorizationEndpointFile => (authorization, json!("file:///bin/sh")),
-        Misbehavior::AuthorizationEndpointUserinfo => (
+        Misbehaviour::AuthorizationEndpointJavascript => (authorization, json!("javascript:alert(1)")),
+        Misbehaviour::AuthorizationEndpointFile => (authorization, json!("file:///bin/sh")),
+        Misbehaviour::AuthorizationEndpointUserinfo => (
             authorization,
             json!(format!("http://accounts.example.com@{}/authorize", &shared.canary_url[7..])),
         ),
-        Misbehavior::AuthorizationEndpointCommand => {
+        Misbehaviour::AuthorizationEndpointCommand => {
             (authorization, json!("--renderer-cmd-prefix=$(touch /tmp/x)"))
         }
-        Misbehavior::NoClientDocuments => ("client_id_metadata_document_supported", Value::Null),
-        Misbehavior::IssUnannounced | Misbehavior::IssUnsupported => (iss, Value::Null),
-        Misbehavior::Dpop | Misbehavior::DpopNonce | Misbehavior::DpopNonceForever => {
+        Misbehaviour::NoClientDocuments => ("client_id_metadata_document_supported", Value::Null),
+        Misbehaviour::IssUnannounced | Misbehaviour::IssUnsupported => (iss, Value::Null),
+        Misbehaviour::Dpop | Misbehaviour::DpopNonce | Misbehaviour::DpopNonceForever => {
             ("dpop_signing_alg_values_supported", json!(["ES256"]))
         }
         _ => return None,

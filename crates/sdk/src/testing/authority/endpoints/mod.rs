@@ -14,7 +14,7 @@ use http::request::Parts;
 use serde_json::json;
 
 use super::http::{AuthorityReply, html, json as json_reply, not_found};
-use super::misbehavior::Misbehavior::{NoMetadata, NoResourceMetadata};
+use super::misbehaviour::Misbehaviour::{NoMetadata, NoResourceMetadata};
 use super::observed::{AuthorityHost, RecordedRequest};
 use super::shared::{AuthorityShared, TestIssuer};
 

@@ -9,7 +9,7 @@ use crate::egress::Body;
 use crate::testing::authority::behaviour::Behaviour;
 use crate::testing::authority::dpop;
 use crate::testing::authority::http::{AuthorityReply, ReplyBody, reply};
-use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::misbehaviour::Misbehaviour;
 use crate::testing::authority::observed::RecordedRequest;
 use crate::testing::authority::shared::{AuthorityShared, AuthorityState, SCOPES};
 use crate::{HttpService, Result, Server};
@@ -47,7 +47,7 @@ fn check_token(
 ) -> Option<AuthorityReply> {
     let mut values = request.headers.get_all(AUTHORIZATION).iter();
     let (header, second) = (values.next(), values.next());
-    if header.is_none() && second.is_none() || state.behaviour.is_enabled(Misbehavior::UnauthorizedForever) {
+    if header.is_none() && second.is_none() || state.behaviour.is_enabled(Misbehaviour::UnauthorizedForever) {
         let error = if header.is_some() { Some("invalid_token") } else { None };
         return Some(challenge(shared, state, 401, error, SCOPES[0]));
     }
@@ -79,7 +79,7 @@ fn check_token(
     let message = request.json();
     let is_privileged = message["method"] == "tools/call" && message["params"]["name"] == PRIVILEGED;
     let required_scope = if is_privileged { "write" } else { SCOPES[0] };
-    let is_always_forbidden = is_privileged && state.behaviour.is_enabled(Misbehavior::ForbiddenForever);
+    let is_always_forbidden = is_privileged && state.behaviour.is_enabled(Misbehaviour::ForbiddenForever);
     let is_enough = grant.scopes.iter().any(|scope| scope == required_scope) && !is_always_forbidden;
     (!is_enough).then(|| challenge(shared, state, 403, Some("insufficient_scope"), required_scope))
 }
@@ -93,9 +93,9 @@ fn challenge(
 ) -> AuthorityReply {
     let mut reply = reply(status, "text/plain", "a valid token is required");
     let is_bound = state.behaviour.is_any_enabled([
-        Misbehavior::Dpop,
-        Misbehavior::DpopNonce,
-        Misbehavior::DpopNonceForever,
+        Misbehaviour::Dpop,
+        Misbehaviour::DpopNonce,
+        Misbehaviour::DpopNonceForever,
     ]);
     let scheme = if is_bound { "DPoP" } else { "Bearer" };
     let error = error.map(|error| format!(", error=\"{error}\"")).unwrap_or_default();
@@ -111,13 +111,13 @@ fn challenge(
 
 /// Returns the `resource_metadata` URL of the authentication challenge.
 fn metadata_link(shared: &AuthorityShared, behaviour: &Behaviour) -> Option<String> {
-    if behaviour.is_enabled(Misbehavior::ChallengeElsewhere) {
+    if behaviour.is_enabled(Misbehaviour::ChallengeElsewhere) {
         return Some(format!("{}/.well-known/oauth-protected-resource/mcp", shared.canary_url));
     }
     let is_announced = !behaviour.is_any_enabled([
-        Misbehavior::NoResourceMetadata,
-        Misbehavior::NoMetadata,
-        Misbehavior::ResourceMetadataAtRoot,
+        Misbehaviour::NoResourceMetadata,
+        Misbehaviour::NoMetadata,
+        Misbehaviour::ResourceMetadataAtRoot,
     ]);
     is_announced.then(|| resource_metadata_url(shared, behaviour))
 }
@@ -125,14 +125,14 @@ fn metadata_link(shared: &AuthorityShared, behaviour: &Behaviour) -> Option<Stri
 fn misbehaving_challenges(behaviour: &Behaviour, text: String) -> Vec<HeaderValue> {
     let texts = match () {
         () if behaviour.challenge.is_some() => behaviour.challenge.iter().cloned().collect(),
-        () if behaviour.is_enabled(Misbehavior::ChallengeMissing) => Vec::new(),
-        () if behaviour.is_enabled(Misbehavior::ChallengeMalformed) => {
+        () if behaviour.is_enabled(Misbehaviour::ChallengeMissing) => Vec::new(),
+        () if behaviour.is_enabled(Misbehaviour::ChallengeMalformed) => {
             vec![format!("\"=,;Bearer {}", text.replacen("\",", ",,", 1))]
         }
-        () if behaviour.is_enabled(Misbehavior::ChallengeSeveral) => {
+        () if behaviour.is_enabled(Misbehaviour::ChallengeSeveral) => {
             vec!["Negotiate, Basic realm=\"a, \\\"b\\\", Bearer scope=c\"".to_owned(), text]
         }
-        () if behaviour.is_enabled(Misbehavior::ChallengeHuge) => {
+        () if behaviour.is_enabled(Misbehaviour::ChallengeHuge) => {
             vec![format!("{text}, error_description=\"{}\"", "x".repeat(64 << 10))]
         }
         () => vec![text],

@@ -6,7 +6,7 @@ use super::authorize::TERMINAL_ESCAPES;
 use crate::server::random_id;
 use crate::testing::authority::clients::{OAuthFault, strings};
 use crate::testing::authority::http::{AuthorityReply, html, json as json_reply, not_found};
-use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::misbehaviour::Misbehaviour;
 use crate::testing::authority::observed::RecordedRequest;
 use crate::testing::authority::shared::{AuthorityShared, RegisteredClient, RequiredClientAuth, TestIssuer};
 
@@ -16,13 +16,13 @@ pub(in crate::testing::authority) fn register(
     request: &RecordedRequest,
 ) -> AuthorityReply {
     let mut state = shared.lock();
-    if state.behaviour.is_enabled(Misbehavior::RegistrationMissing) {
+    if state.behaviour.is_enabled(Misbehaviour::RegistrationMissing) {
         return not_found();
     }
-    if state.behaviour.is_enabled(Misbehavior::RegistrationRefused) {
+    if state.behaviour.is_enabled(Misbehaviour::RegistrationRefused) {
         return OAuthFault::new("invalid_redirect_uri", TERMINAL_ESCAPES).reply();
     }
-    if state.behaviour.is_enabled(Misbehavior::RegistrationHtml) {
+    if state.behaviour.is_enabled(Misbehaviour::RegistrationHtml) {
         return html(403);
     }
     let mut client = request.json();
@@ -49,10 +49,10 @@ pub(in crate::testing::authority) fn register(
         client["client_secret"] = json!(secret);
         client["client_secret_expires_at"] = json!(0);
     }
-    if state.behaviour.is_enabled(Misbehavior::RegistrationOtherRedirect) {
+    if state.behaviour.is_enabled(Misbehaviour::RegistrationOtherRedirect) {
         client["redirect_uris"] = json!(["https://stranger.example/callback"]);
     }
-    if state.behaviour.is_enabled(Misbehavior::RegistrationWithoutClientId) {
+    if state.behaviour.is_enabled(Misbehaviour::RegistrationWithoutClientId) {
         client.as_object_mut().map(|client| client.remove("client_id"));
     }
     state.clients.insert((issuer, id), RegisteredClient { proof, redirect_uris });

@@ -3,7 +3,7 @@
 use crate::testing::authority::clients;
 use crate::testing::authority::form;
 use crate::testing::authority::http::{AuthorityReply, html, reply};
-use crate::testing::authority::misbehavior::Misbehavior::RevocationFails;
+use crate::testing::authority::misbehaviour::Misbehaviour::RevocationFails;
 use crate::testing::authority::observed::RecordedRequest;
 use crate::testing::authority::shared::{AuthorityShared, TestIssuer};
 

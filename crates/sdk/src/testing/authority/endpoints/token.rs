@@ -5,11 +5,11 @@ use http::header::CONTENT_TYPE;
 use super::authorize::{check_resource, parse_scopes};
 use super::token_response::{self, IssuedGrant};
 use crate::testing::authority::clients::{OAuthFault, authenticate};
-use crate::testing::authority::dpop::{self, MissingProof};
+use crate::testing::authority::dpop::{self, ProofRejection};
 use crate::testing::authority::form::{self, Pairs};
 use crate::testing::authority::http::AuthorityReply;
 use crate::testing::authority::jwt::{ParsedToken, digest};
-use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::misbehaviour::Misbehaviour;
 use crate::testing::authority::observed::RecordedRequest;
 use crate::testing::authority::shared::{
     AuthorityShared, AuthorityState, Grant, RequiredClientAuth, TestIssuer,
@@ -44,7 +44,7 @@ pub(in crate::testing::authority) fn handle_token_request(
         state.record_secret(form::find(&form, name));
     }
     let mut token_request = TokenRequest { shared, issuer, request, form, key: None };
-    if state.behaviour.is_enabled(Misbehavior::TokenSilent) {
+    if state.behaviour.is_enabled(Misbehaviour::TokenSilent) {
         return None;
     }
     if let Some(reply) = token_response::misbehaving_response(&mut state, &token_request) {
@@ -57,7 +57,7 @@ pub(in crate::testing::authority) fn handle_token_request(
             grant(&mut state, &token_request)
         }
         Err(missing_proof) => {
-            let text = if missing_proof == MissingProof::Nonce {
+            let text = if missing_proof == ProofRejection::Nonce {
                 "a nonce is required"
             } else {
                 "a proof is required"
@@ -104,8 +104,8 @@ fn grant_code(
     let resource_url = check_resource(token_request.shared, state, token_request.parameter("resource"))?;
     let text = token_request.parameter("code").unwrap_or_default().to_owned();
     let (lenient, is_rejected) = (
-        state.behaviour.is_enabled(Misbehavior::CodeTwice),
-        state.behaviour.is_enabled(Misbehavior::CodeUsed),
+        state.behaviour.is_enabled(Misbehaviour::CodeTwice),
+        state.behaviour.is_enabled(Misbehaviour::CodeUsed),
     );
     let Some(code) = state.codes.get_mut(&text) else { return invalid_grant("unknown code") };
     let grant = Grant { key: token_request.key.clone(), ..code.grant.clone() };
@@ -131,9 +131,9 @@ fn grant_code(
         return invalid_grant("the code is bound to another key");
     }
     let behaviour = &state.behaviour;
-    let is_offline = !behaviour.is_enabled(Misbehavior::RefreshOffline)
+    let is_offline = !behaviour.is_enabled(Misbehaviour::RefreshOffline)
         || grant.scopes.iter().any(|scope| scope == "offline_access");
-    Ok(IssuedGrant { grant, refresh: is_offline && !behaviour.is_enabled(Misbehavior::RefreshMissing) })
+    Ok(IssuedGrant { grant, refresh: is_offline && !behaviour.is_enabled(Misbehaviour::RefreshMissing) })
 }
 
 fn grant_refresh(
@@ -146,8 +146,8 @@ fn grant_refresh(
     let resource_url = check_resource(token_request.shared, state, token_request.parameter("resource"))?;
     let text = token_request.parameter("refresh_token").unwrap_or_default().to_owned();
     let (is_reusable, is_rejected) = (
-        state.behaviour.is_enabled(Misbehavior::RefreshStays),
-        state.behaviour.is_enabled(Misbehavior::RefreshRevoked),
+        state.behaviour.is_enabled(Misbehaviour::RefreshStays),
+        state.behaviour.is_enabled(Misbehaviour::RefreshRevoked),
     );
     let Some(token) = state.refresh_tokens.get_mut(&text) else { return invalid_grant("unknown token") };
     let mut grant = token.grant.clone();

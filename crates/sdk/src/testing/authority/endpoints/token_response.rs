@@ -7,7 +7,7 @@ use super::token::TokenRequest;
 use crate::testing::authority::clients::OAuthFault;
 use crate::testing::authority::form;
 use crate::testing::authority::http::{AuthorityReply, endless_reply, html, redirect, reply as text_reply};
-use crate::testing::authority::misbehavior::Misbehavior;
+use crate::testing::authority::misbehaviour::Misbehaviour;
 use crate::testing::authority::shared::{Access, AuthorityState, Grant, Refresh};
 
 /// Size of an access token that is too large for an HTTP header.
@@ -25,27 +25,27 @@ pub(in crate::testing::authority) fn misbehaving_response(
     request: &TokenRequest<'_>,
 ) -> Option<AuthorityReply> {
     let is_refresh = form::find(&request.form, "grant_type") == Some("refresh_token");
-    if is_refresh && state.behaviour.is_enabled(Misbehavior::RefreshUnavailable) && !state.has_failed_refresh
+    if is_refresh && state.behaviour.is_enabled(Misbehaviour::RefreshUnavailable) && !state.has_failed_refresh
     {
         state.has_failed_refresh = true;
         return Some(html(503));
     }
-    state.behaviour.misbehaviors.iter().find_map(|misbehavior| {
-        Some(match misbehavior {
-            Misbehavior::TokenEndless => endless_reply(),
-            Misbehavior::TokenRedirects => redirect(307, &format!("{}/token", request.shared.canary_url)),
-            Misbehavior::TokenHtmlOk => html(200),
-            Misbehavior::TokenHtmlError => html(500),
-            Misbehavior::TokenError => OAuthFault::new("invalid_grant", TERMINAL_ESCAPES).reply(),
-            Misbehavior::TokenEchoes => {
+    state.behaviour.misbehaviours.iter().find_map(|misbehaviour| {
+        Some(match misbehaviour {
+            Misbehaviour::TokenEndless => endless_reply(),
+            Misbehaviour::TokenRedirects => redirect(307, &format!("{}/token", request.shared.canary_url)),
+            Misbehaviour::TokenHtmlOk => html(200),
+            Misbehaviour::TokenHtmlError => html(500),
+            Misbehaviour::TokenError => OAuthFault::new("invalid_grant", TERMINAL_ESCAPES).reply(),
+            Misbehaviour::TokenEchoes => {
                 let sent = request.form.iter().filter(|(name, _)| name != "client_id");
                 let sent: Vec<_> = sent.map(|(name, value)| format!("{name} {value}")).collect();
                 OAuthFault::new("invalid_request", sent.join(", ")).reply()
             }
-            Misbehavior::RefreshRefused if is_refresh => {
+            Misbehaviour::RefreshRefused if is_refresh => {
                 OAuthFault::new("interaction_required", "user interaction is required").reply()
             }
-            Misbehavior::TokenEmpty => text_reply(200, "application/json", ""),
+            Misbehaviour::TokenEmpty => text_reply(200, "application/json", ""),
             _ => return None,
         })
     })
@@ -57,7 +57,7 @@ pub(in crate::testing::authority) fn issue_tokens(
     issued: IssuedGrant,
 ) -> AuthorityReply {
     let IssuedGrant { mut grant, refresh } = issued;
-    if state.behaviour.is_enabled(Misbehavior::ScopesFewer) {
+    if state.behaviour.is_enabled(Misbehaviour::ScopesFewer) {
         grant.scopes.retain(|scope| scope != "write");
     }
     let token = access_token(state);
@@ -79,8 +79,8 @@ pub(in crate::testing::authority) fn issue_tokens(
     misbehave(state, &mut body);
     let text = body.to_string();
     let text = match () {
-        () if state.behaviour.is_enabled(Misbehavior::TokenInvalidJson) => text[..text.len() / 2].to_owned(),
-        () if state.behaviour.is_enabled(Misbehavior::TokenDuplicateKeys) => {
+        () if state.behaviour.is_enabled(Misbehaviour::TokenInvalidJson) => text[..text.len() / 2].to_owned(),
+        () if state.behaviour.is_enabled(Misbehaviour::TokenDuplicateKeys) => {
             format!(r#"{},"access_token":"another"}}"#, &text[..text.len() - 1])
         }
         () => text,
@@ -91,24 +91,24 @@ pub(in crate::testing::authority) fn issue_tokens(
 fn access_token(state: &mut AuthorityState) -> String {
     let token = state.new_secret();
     match () {
-        () if state.behaviour.is_enabled(Misbehavior::TokenTooLarge) => {
+        () if state.behaviour.is_enabled(Misbehaviour::TokenTooLarge) => {
             token + &"x".repeat(OVERSIZED_TOKEN_BYTES)
         }
-        () if state.behaviour.is_enabled(Misbehavior::TokenNewline) => token + "\r\nX-Injected: yes",
+        () if state.behaviour.is_enabled(Misbehaviour::TokenNewline) => token + "\r\nX-Injected: yes",
         () => token,
     }
 }
 
 fn misbehave(state: &AuthorityState, body: &mut Value) {
-    let changes = state.behaviour.misbehaviors.iter().filter_map(|misbehavior| {
-        Some(match misbehavior {
-            Misbehavior::TokenMissing => ("access_token", Value::Null),
-            Misbehavior::TokenTypeMissing => ("token_type", Value::Null),
-            Misbehavior::TokenTypeUnknown => ("token_type", json!("mac")),
-            Misbehavior::ExpiresMissing => ("expires_in", Value::Null),
-            Misbehavior::ExpiresNegative => ("expires_in", json!(-3_600)),
-            Misbehavior::ExpiresHuge => ("expires_in", json!(u64::MAX)),
-            Misbehavior::ExpiresText => ("expires_in", json!("3600")),
+    let changes = state.behaviour.misbehaviours.iter().filter_map(|misbehaviour| {
+        Some(match misbehaviour {
+            Misbehaviour::TokenMissing => ("access_token", Value::Null),
+            Misbehaviour::TokenTypeMissing => ("token_type", Value::Null),
+            Misbehaviour::TokenTypeUnknown => ("token_type", json!("mac")),
+            Misbehaviour::ExpiresMissing => ("expires_in", Value::Null),
+            Misbehaviour::ExpiresNegative => ("expires_in", json!(-3_600)),
+            Misbehaviour::ExpiresHuge => ("expires_in", json!(u64::MAX)),
+            Misbehaviour::ExpiresText => ("expires_in", json!("3600")),
             _ => return None,
         })
     });

@@ -1,8 +1,8 @@
-//! Every misbehavior of the test kit's authority, through the hub: the error for the user, and the stored grant.
+//! Every misbehaviour of the test kit's authority, through the hub: the error for the user, and the stored grant.
 
 use std::collections::BTreeSet;
 
-use linchpin::testing::authority::{Authority, Misbehavior, Observations};
+use linchpin::testing::authority::{Authority, Misbehaviour, Observations};
 use linchpin_hub_core::hub::oauth::{GrantState, SignInStatus};
 use linchpin_hub_core::platform::Platform;
 use linchpin_hub_core::store::CallStatus;
@@ -11,281 +11,285 @@ use crate::fixture::{ADA, Stage, local_user};
 use crate::oauth_fixture::{greet, oauth_stage_with};
 
 /// Step that fails, and a part of the error. ISSUER, SERVER, MCP and CANARY stand for URLs; `fine`: no step fails.
-const EXPECTED_FAILURES: &[(Misbehavior, &str, &str)] = &[
-    (Misbehavior::ChallengeMissing, "fine", ""),
-    (Misbehavior::ChallengeMalformed, "fine", ""),
-    (Misbehavior::ChallengeSeveral, "fine", ""),
-    (Misbehavior::ChallengeHuge, "fine", ""),
-    (Misbehavior::ChallengeElsewhere, "fine", ""),
+const EXPECTED_FAILURES: &[(Misbehaviour, &str, &str)] = &[
+    (Misbehaviour::ChallengeMissing, "fine", ""),
+    (Misbehaviour::ChallengeMalformed, "fine", ""),
+    (Misbehaviour::ChallengeSeveral, "fine", ""),
+    (Misbehaviour::ChallengeHuge, "fine", ""),
+    (Misbehaviour::ChallengeElsewhere, "fine", ""),
     (
-        Misbehavior::UnauthorizedForever,
+        Misbehaviour::UnauthorizedForever,
         "coming back",
         "the server rejected the token that `ISSUER` has just issued for it: contact the operator",
     ),
-    (Misbehavior::ForbiddenForever, "fine", ""),
-    (Misbehavior::ResourceElsewhere, "beginning", "it describes the resource `https://stranger.example/mcp`"),
-    (Misbehavior::ResourceOtherPath, "beginning", "it describes the resource `SERVER/other`"),
+    (Misbehaviour::ForbiddenForever, "fine", ""),
     (
-        Misbehavior::ResourcePrefix,
+        Misbehaviour::ResourceElsewhere,
+        "beginning",
+        "it describes the resource `https://stranger.example/mcp`",
+    ),
+    (Misbehaviour::ResourceOtherPath, "beginning", "it describes the resource `SERVER/other`"),
+    (
+        Misbehaviour::ResourcePrefix,
         "beginning",
         "it describes the resource `MCP-evil`, but this server is `MCP`; a token for one must not be sent",
     ),
-    (Misbehavior::ResourceMissing, "beginning", "the field `resource` is missing"),
-    (Misbehavior::NoAuthorizationServers, "beginning", "the field `authorization_servers` is missing"),
-    (Misbehavior::FirstServerBroken, "fine", ""),
-    (Misbehavior::NoResourceMetadata, "fine", ""),
-    (Misbehavior::NoMetadata, "fine", ""),
-    (Misbehavior::ResourceMetadataAtRoot, "fine", ""),
-    (Misbehavior::ResourceMetadataHtml, "beginning", "it does not conform to RFC 9728 (line 1, column 1)"),
+    (Misbehaviour::ResourceMissing, "beginning", "the field `resource` is missing"),
+    (Misbehaviour::NoAuthorizationServers, "beginning", "the field `authorization_servers` is missing"),
+    (Misbehaviour::FirstServerBroken, "fine", ""),
+    (Misbehaviour::NoResourceMetadata, "fine", ""),
+    (Misbehaviour::NoMetadata, "fine", ""),
+    (Misbehaviour::ResourceMetadataAtRoot, "fine", ""),
+    (Misbehaviour::ResourceMetadataHtml, "beginning", "it does not conform to RFC 9728 (line 1, column 1)"),
     (
-        Misbehavior::ResourceMetadataEndless,
+        Misbehaviour::ResourceMetadataEndless,
         "beginning",
         "the response of `127.0.0.1` is larger than 1048576 bytes",
     ),
-    (Misbehavior::ResourceMetadataSilent, "beginning", "no response within 10 seconds"),
+    (Misbehaviour::ResourceMetadataSilent, "beginning", "no response within 10 seconds"),
     (
-        Misbehavior::ResourceMetadataRedirects,
+        Misbehaviour::ResourceMetadataRedirects,
         "beginning",
         "`SERVER` redirects to `CANARY`: redirects to another origin are not followed",
     ),
     (
-        Misbehavior::IssuerWrong,
+        Misbehaviour::IssuerWrong,
         "beginning",
         "its issuer is `https://stranger.example` but must be exactly `ISSUER`",
     ),
     (
-        Misbehavior::IssuerTrailingSlash,
+        Misbehaviour::IssuerTrailingSlash,
         "beginning",
         "its issuer is `ISSUER/` but must be exactly `ISSUER`; it may be an impersonation",
     ),
-    (Misbehavior::IssuerMissing, "beginning", "the field `issuer` is missing"),
+    (Misbehaviour::IssuerMissing, "beginning", "the field `issuer` is missing"),
     (
-        Misbehavior::IssuerMoves,
+        Misbehaviour::IssuerMoves,
         "after the end of the token",
         "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
     (
-        Misbehavior::PkceMissing,
+        Misbehaviour::PkceMissing,
         "beginning",
         "sign-in at `ISSUER` is not possible: its metadata does not list `S256` under",
     ),
     (
-        Misbehavior::PkcePlain,
+        Misbehaviour::PkcePlain,
         "beginning",
         "sign-in at `ISSUER` is not possible: its metadata does not list `S256` under",
     ),
-    (Misbehavior::EndpointsPlainHttp, "beginning", "its `authorization_endpoint` is not a safe URL:"),
-    (Misbehavior::TokenEndpointPrivate, "coming back", "10.0.0.1 is a private address"),
+    (Misbehaviour::EndpointsPlainHttp, "beginning", "its `authorization_endpoint` is not a safe URL:"),
+    (Misbehaviour::TokenEndpointPrivate, "coming back", "10.0.0.1 is a private address"),
     (
-        Misbehavior::TokenEndpointLinkLocal,
+        Misbehaviour::TokenEndpointLinkLocal,
         "coming back",
         "169.254.169.254 is a link-local or metadata address",
     ),
-    (Misbehavior::TokenEndpointPrivateIpv6, "coming back", "fd00::1 is a private address"),
-    (Misbehavior::TokenEndpointMissing, "beginning", "the field `token_endpoint` is missing"),
-    (Misbehavior::RegistrationEndpointPrivate, "beginning", "10.0.0.1 is a private address"),
+    (Misbehaviour::TokenEndpointPrivateIpv6, "coming back", "fd00::1 is a private address"),
+    (Misbehaviour::TokenEndpointMissing, "beginning", "the field `token_endpoint` is missing"),
+    (Misbehaviour::RegistrationEndpointPrivate, "beginning", "10.0.0.1 is a private address"),
     (
-        Misbehavior::AuthorizationEndpointJavascript,
+        Misbehaviour::AuthorizationEndpointJavascript,
         "beginning",
         "the URL cannot be used: it must begin with https:// or http://",
     ),
     (
-        Misbehavior::AuthorizationEndpointFile,
+        Misbehaviour::AuthorizationEndpointFile,
         "beginning",
         "the URL cannot be used: only https:// and http:// are supported",
     ),
     (
-        Misbehavior::AuthorizationEndpointUserinfo,
+        Misbehaviour::AuthorizationEndpointUserinfo,
         "beginning",
         "the URL cannot be used: it contains a user name or password",
     ),
     (
-        Misbehavior::AuthorizationEndpointCommand,
+        Misbehaviour::AuthorizationEndpointCommand,
         "beginning",
         "the URL cannot be used: it contains the character ' '",
     ),
-    (Misbehavior::MetadataTooLarge, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
-    (Misbehavior::MetadataEndless, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
-    (Misbehavior::MetadataSilent, "beginning", "no response within 10 seconds"),
+    (Misbehaviour::MetadataTooLarge, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
+    (Misbehaviour::MetadataEndless, "beginning", "the response of `127.0.0.1` is larger than 1048576 bytes"),
+    (Misbehaviour::MetadataSilent, "beginning", "no response within 10 seconds"),
     (
-        Misbehavior::MetadataRedirects,
+        Misbehaviour::MetadataRedirects,
         "beginning",
         "`AUTHORITY` redirects to `CANARY`: redirects to another origin are not followed",
     ),
     (
-        Misbehavior::MetadataRedirectLoop,
+        Misbehaviour::MetadataRedirectLoop,
         "beginning",
         "`AUTHORITY` redirects to `AUTHORITY`: too many redirects, at most 3 are",
     ),
-    (Misbehavior::MetadataHtml, "beginning", "it does not conform to RFC 8414 (line 1, column 1)"),
-    (Misbehavior::MetadataInvalidJson, "beginning", "it does not conform to RFC 8414 (line 1, column 16)"),
-    (Misbehavior::MetadataDuplicateKeys, "beginning", "it does not conform to RFC 8414 (line 1, column 45)"),
-    (Misbehavior::MetadataOpenIdOnly, "fine", ""),
-    (Misbehavior::NoClientDocuments, "fine", ""),
+    (Misbehaviour::MetadataHtml, "beginning", "it does not conform to RFC 8414 (line 1, column 1)"),
+    (Misbehaviour::MetadataInvalidJson, "beginning", "it does not conform to RFC 8414 (line 1, column 16)"),
+    (Misbehaviour::MetadataDuplicateKeys, "beginning", "it does not conform to RFC 8414 (line 1, column 45)"),
+    (Misbehaviour::MetadataOpenIdOnly, "fine", ""),
+    (Misbehaviour::NoClientDocuments, "fine", ""),
     (
-        Misbehavior::RegistrationMissing,
+        Misbehaviour::RegistrationMissing,
         "beginning",
         "`ISSUER` does not know this client and does not support dynamic registration: register it there",
     ),
     (
-        Misbehavior::RegistrationRefused,
+        Misbehaviour::RegistrationRefused,
         "beginning",
         "`ISSUER` did not register this client: error `invalid_redirect_uri`",
     ),
     (
-        Misbehavior::RegistrationHtml,
+        Misbehaviour::RegistrationHtml,
         "beginning",
         "`ISSUER` did not register this client: it responded with HTTP 403 and an HTML page",
     ),
     (
-        Misbehavior::RegistrationOtherRedirect,
+        Misbehaviour::RegistrationOtherRedirect,
         "beginning",
         "`ISSUER` did not register this client: it did not register the requested redirect URI",
     ),
     (
-        Misbehavior::RegistrationWithoutClientId,
+        Misbehaviour::RegistrationWithoutClientId,
         "beginning",
         "`ISSUER` did not register this client: its response has no `client_id`",
     ),
     (
-        Misbehavior::StateMixedUp,
+        Misbehaviour::StateMixedUp,
         "coming back",
         "no matching sign-in is pending: start it again in this browser",
     ),
     (
-        Misbehavior::StateMissing,
+        Misbehaviour::StateMissing,
         "coming back",
         "no matching sign-in is pending: start it again in this browser",
     ),
     (
-        Misbehavior::IssWrong,
+        Misbehaviour::IssWrong,
         "coming back",
         "the redirect comes from another authorization server than `ISSUER`",
     ),
     (
-        Misbehavior::IssMissing,
+        Misbehaviour::IssMissing,
         "coming back",
         "the redirect lacks the `iss` parameter that `ISSUER` announces",
     ),
     (
-        Misbehavior::IssNormalized,
+        Misbehaviour::IssNormalized,
         "coming back",
         "the redirect comes from another authorization server than `ISSUER`",
     ),
-    (Misbehavior::IssUnannounced, "fine", ""),
-    (Misbehavior::IssUnsupported, "fine", ""),
-    (Misbehavior::AccessDenied, "coming back", "`ISSUER` denied authorization: error `access_denied`"),
+    (Misbehaviour::IssUnannounced, "fine", ""),
+    (Misbehaviour::IssUnsupported, "fine", ""),
+    (Misbehaviour::AccessDenied, "coming back", "`ISSUER` denied authorization: error `access_denied`"),
     (
-        Misbehavior::AccessDeniedIssWrong,
+        Misbehaviour::AccessDeniedIssWrong,
         "coming back",
         "the redirect comes from another authorization server than `ISSUER`",
     ),
-    (Misbehavior::CodeMissing, "coming back", "the redirect has no authorization code; sign in again"),
+    (Misbehaviour::CodeMissing, "coming back", "the redirect has no authorization code; sign in again"),
     (
-        Misbehavior::CodeUsed,
+        Misbehaviour::CodeUsed,
         "coming back",
         "`ISSUER` issued no token: error `invalid_grant` (the code was already used)",
     ),
-    (Misbehavior::CodeTwice, "fine", ""),
+    (Misbehaviour::CodeTwice, "fine", ""),
     (
-        Misbehavior::TokenRedirects,
+        Misbehaviour::TokenRedirects,
         "coming back",
         "`ISSUER` issued no token: it responded with HTTP 307, a redirect, which is not followed with",
     ),
     (
-        Misbehavior::TokenHtmlOk,
+        Misbehaviour::TokenHtmlOk,
         "coming back",
         "`ISSUER` issued no token: it responded with an HTML page instead of a token",
     ),
     (
-        Misbehavior::TokenHtmlError,
+        Misbehaviour::TokenHtmlError,
         "coming back",
         "`ISSUER` issued no token: it responded with HTTP 500 and an HTML page; try again later",
     ),
-    (Misbehavior::TokenError, "coming back", "`ISSUER` issued no token: error `invalid_grant`"),
-    (Misbehavior::TokenEchoes, "coming back", "code …, code_verifier …"),
+    (Misbehaviour::TokenError, "coming back", "`ISSUER` issued no token: error `invalid_grant`"),
+    (Misbehaviour::TokenEchoes, "coming back", "code …, code_verifier …"),
     (
-        Misbehavior::TokenEmpty,
+        Misbehaviour::TokenEmpty,
         "coming back",
         "`ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 0)",
     ),
     (
-        Misbehavior::TokenInvalidJson,
+        Misbehaviour::TokenInvalidJson,
         "coming back",
         "`ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 86)",
     ),
     (
-        Misbehavior::TokenDuplicateKeys,
+        Misbehaviour::TokenDuplicateKeys,
         "coming back",
         "`ISSUER` issued no token: its response does not conform to RFC 6749 (line 1, column 186)",
     ),
     (
-        Misbehavior::TokenMissing,
+        Misbehaviour::TokenMissing,
         "coming back",
         "`ISSUER` issued no token: its response has no `access_token`",
     ),
     (
-        Misbehavior::TokenTypeMissing,
+        Misbehaviour::TokenTypeMissing,
         "coming back",
         "`ISSUER` issued no token: its response has no `token_type`",
     ),
     (
-        Misbehavior::TokenTypeUnknown,
+        Misbehaviour::TokenTypeUnknown,
         "coming back",
         "`ISSUER` issued no token: its token has the unsupported type `mac`",
     ),
     (
-        Misbehavior::TokenTooLarge,
+        Misbehaviour::TokenTooLarge,
         "coming back",
         "`ISSUER` issued no token: its token is longer than 12 KiB, which is too long for a header",
     ),
     (
-        Misbehavior::TokenNewline,
+        Misbehaviour::TokenNewline,
         "coming back",
         "`ISSUER` issued no token: its token has characters that are not allowed in a header",
     ),
     (
-        Misbehavior::TokenSilent,
+        Misbehaviour::TokenSilent,
         "coming back",
         "token request at `ISSUER/token` failed: no response within 10 seconds",
     ),
     (
-        Misbehavior::TokenEndless,
+        Misbehaviour::TokenEndless,
         "coming back",
         "token request at `ISSUER/token` failed: the response of `127.0.0.1` is larger than",
     ),
-    (Misbehavior::ExpiresMissing, "fine", ""),
-    (Misbehavior::ExpiresNegative, "fine", ""),
-    (Misbehavior::ExpiresHuge, "fine", ""),
-    (Misbehavior::ExpiresText, "fine", ""),
-    (Misbehavior::ScopesFewer, "fine", ""),
+    (Misbehaviour::ExpiresMissing, "fine", ""),
+    (Misbehaviour::ExpiresNegative, "fine", ""),
+    (Misbehaviour::ExpiresHuge, "fine", ""),
+    (Misbehaviour::ExpiresText, "fine", ""),
+    (Misbehaviour::ScopesFewer, "fine", ""),
     (
-        Misbehavior::RefreshMissing,
+        Misbehaviour::RefreshMissing,
         "after the end of the token",
         "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
-    (Misbehavior::RefreshOffline, "fine", ""),
-    (Misbehavior::RefreshStays, "fine", ""),
+    (Misbehaviour::RefreshOffline, "fine", ""),
+    (Misbehaviour::RefreshStays, "fine", ""),
     (
-        Misbehavior::RefreshRevoked,
-        "after the end of the token",
-        "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
-    ),
-    (
-        Misbehavior::RefreshRefused,
+        Misbehaviour::RefreshRevoked,
         "after the end of the token",
         "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
     ),
     (
-        Misbehavior::RefreshUnavailable,
+        Misbehaviour::RefreshRefused,
+        "after the end of the token",
+        "has expired or was revoked: sign in again with `linchpin server sign-in guarded`",
+    ),
+    (
+        Misbehaviour::RefreshUnavailable,
         "after the end of the token",
         "`ISSUER` issued no token: it responded with HTTP 503 and an HTML page; try again later",
     ),
-    (Misbehavior::RevocationFails, "fine", ""),
-    (Misbehavior::Dpop, "fine", ""),
-    (Misbehavior::DpopNonce, "fine", ""),
+    (Misbehaviour::RevocationFails, "fine", ""),
+    (Misbehaviour::Dpop, "fine", ""),
+    (Misbehaviour::DpopNonce, "fine", ""),
     (
-        Misbehavior::DpopNonceForever,
+        Misbehaviour::DpopNonceForever,
         "coming back",
         "`ISSUER` issued no token: error `use_dpop_nonce` (a nonce is required)",
     ),
@@ -324,7 +328,7 @@ fn failure_reason(progress: &SignInStatus) -> &str {
     }
 }
 
-async fn outcome(switch: Misbehavior) -> (String, GrantState, Observations) {
+async fn outcome(switch: Misbehaviour) -> (String, GrantState, Observations) {
     let (stage, authority) = oauth_stage_with("shared", Authority::conforming().with(switch)).await;
     let now = authority.clock()().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     stage.clock.advance(i64::try_from(now).unwrap() - stage.clock.now().as_second());
@@ -360,13 +364,13 @@ async fn what_people_read_and_what_is_kept() {
             "{switch:?}: {state:?}"
         );
         // Resource metadata may be hosted at another origin; it is compared to the resource all the same.
-        assert_eq!(seen.canary_connections > 0, switch == Misbehavior::ChallengeElsewhere, "{switch:?}");
+        assert_eq!(seen.canary_connections > 0, switch == Misbehaviour::ChallengeElsewhere, "{switch:?}");
         assert_eq!(seen.reuses, 0, "{switch:?}: a spent token is not sent again");
         // Error texts of another authorization server are not shown.
         let is_stranger = text.contains("another authorization server");
         assert!(!is_stranger || !text.contains("denied"), "{switch:?}: {text}");
     }
     let told: BTreeSet<_> = EXPECTED_FAILURES.iter().map(|(switch, ..)| switch).collect();
-    assert_eq!(told, Misbehavior::ALL.iter().collect(), "each of them once");
-    assert_eq!((EXPECTED_FAILURES.len(), Misbehavior::ALL.len()), (93, 93));
+    assert_eq!(told, Misbehaviour::ALL.iter().collect(), "each of them once");
+    assert_eq!((EXPECTED_FAILURES.len(), Misbehaviour::ALL.len()), (93, 93));
 }

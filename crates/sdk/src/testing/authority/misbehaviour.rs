@@ -6,11 +6,11 @@ macro_rules! switches {
         /// rule, and clients must handle them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum Misbehavior { $($(#[$doc])* $name,)* }
+        pub enum Misbehaviour { $($(#[$doc])* $name,)* }
 
-        impl Misbehavior {
+        impl Misbehaviour {
             /// All misbehaviours of the test authority.
-            pub const ALL: &[Misbehavior] = &[$(Misbehavior::$name,)*];
+            pub const ALL: &[Misbehaviour] = &[$(Misbehaviour::$name,)*];
         }
     };
 }
