@@ -10,7 +10,7 @@ use crate::text::shorten;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A field of the request is invalid.
+    /// The input is invalid.
     Invalid,
     /// The caller is not authenticated.
     Unauthenticated,
@@ -54,7 +54,7 @@ impl Error {
         Error { field: Some(field.into()), ..Self::new(ErrorKind::Invalid, "invalid_field", message) }
     }
 
-    /// Sets the request field that caused the error.
+    /// Sets the field of the input that caused the error.
     #[must_use]
     pub fn with_field(self, field: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..self }

@@ -126,8 +126,8 @@ pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord) -> Polic
     }
 }
 
-/// Returns the digest of subject, server, tool definition and arguments that an approval is bound to. The approval is
-/// invalid for any other call.
+/// Returns the digest of policy version, subject, server, tool definition and arguments that an approval is bound to.
+/// The approval is invalid for any other call.
 pub fn approval_binding(subject: Subject, server: ServerId, definition: &Value, arguments: &Value) -> Digest {
     Digest::of("linchpin approval")
         .part(POLICY_VERSION)

@@ -43,13 +43,14 @@ pub(crate) struct Caller {
     host: String,
 }
 
-/// Returns the host name that a request addresses, from the `Host` header or the URI. A session is valid for one host.
+/// Returns the host and port that a request addresses, from the `Host` header or the URI. A session is valid for one
+/// host.
 fn host(parts: &Parts) -> String {
     let host_header = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     host_header.or(parts.uri.authority().map(Authority::as_str)).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// Returns client address, `Host` and user of a request, for the audit.
+/// Returns client address, host and user of a request, for logins and sessions.
 pub(crate) fn remote(app: &AppState, parts: &Parts, caller: Option<&Caller>) -> RequestClient {
     let peer = parts.extensions.get::<ConnectionAddresses>().map(|addresses| addresses.peer.ip());
     let address = peer.map(|peer| client_address(peer, &parts.headers, &app.proxies));
@@ -123,8 +124,8 @@ impl Caller {
         matches!(&self.credential, CallerCredential::Token(token) if app.hub.is_process_token(token))
     }
 
-    /// Returns whether the caller's session or token is still valid, for open streams. Fails if the store cannot be
-    /// read.
+    /// Returns whether the caller's session or token is still valid, for open streams and for bodies that arrive late.
+    /// Fails if the store cannot be read.
     pub(crate) async fn is_still_valid(&self, app: &AppState) -> Result<bool> {
         let actor = match &self.credential {
             CallerCredential::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),

@@ -1,5 +1,5 @@
-//! HTTP metrics of the hub, and their output in the Prometheus text format. Labels are routes, statuses and slugs:
-//! never free text of a user, and never secrets.
+//! Process and HTTP metrics of the hub, and their output in the Prometheus text format. Labels are routes, statuses and
+//! slugs: never free text of a user, and never secrets.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

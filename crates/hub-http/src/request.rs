@@ -56,7 +56,7 @@ impl ApiRequest {
         self.path.iter().find(|(parameter, _)| parameter == name).map_or("", |(_, value)| value)
     }
 
-    /// Takes the JSON request body as an object whose members can be read one by one.
+    /// Takes the request body, from JSON or an HTML form, as an object whose members can be read one by one.
     pub(crate) fn form_body(&mut self) -> Result<ObjectReader> {
         Ok(ObjectReader::new(self.body.take())?)
     }

@@ -70,7 +70,7 @@ pub(crate) struct Route {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Creates an API route for authenticated users. Builder methods set the rest.
+/// Creates a route for authenticated users. Builder methods set the rest.
 pub(crate) fn route<F>(method: Method, path: &str, handler: fn(ApiRequest) -> F) -> Route
 where
     F: Future<Output = Result<Response>> + Send + 'static,

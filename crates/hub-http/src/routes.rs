@@ -1,4 +1,5 @@
-//! Table of all REST routes of the hub. A route requires a user unless it is marked otherwise.
+//! Table of all HTTP routes of the hub: REST API, pages and monitoring. A route requires a user unless it is marked
+//! otherwise.
 
 use http::Method;
 use linchpin_hub_core::hub::agents::{AgentSummary, AgentView};

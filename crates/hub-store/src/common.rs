@@ -1,4 +1,4 @@
-//! Errors and paging that the `SQLite` and PostgreSQL stores share.
+//! Errors, SQL queries and paging that the `SQLite` and PostgreSQL stores share.
 
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::platform::{SystemPlatform, random};

@@ -41,8 +41,8 @@ const MAX_USERS: u32 = 1 << 20;
 /// Number of servers whose newest version is held in memory.
 const MAX_KNOWN_VERSIONS: usize = 10_000;
 
-/// Key of a connection in the pool: tenant, subject, server version and credential. Callers with different keys use
-/// different connections.
+/// Key of a connection in the pool: tenant, subject, server, its version and the credential. Callers with different
+/// keys use different connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ConnectionKey {
     tenant: TenantId,
@@ -131,8 +131,7 @@ struct Slot {
     status: Mutex<SlotStatus>,
     /// Semaphore with one permit per user of the connection; closing the connection waits for all permits.
     users: Arc<Semaphore>,
-    /// Signal that forces the connection to close although it is in use. It is closed when the connection must end
-    /// although it is in use.
+    /// Semaphore without permits. It is closed when the connection must end although it is in use.
     force_close: Semaphore,
 }
 

@@ -31,7 +31,7 @@ pub(crate) const CONCURRENCY_RANGE: RangeInclusive<u64> = 1..=1_000;
 /// Advice of errors about secrets in the wrong field.
 const MSG_STORE_SECRET: &str = "and store the secret with `linchpin server credential set`";
 
-/// Remote server that a user adds by REST or a form, with a name and a URL.
+/// Remote server to be added through the API, with a name and a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerDraft {
     /// Slug that the user requested for the server, if any. Default: derived from the name.
@@ -43,7 +43,7 @@ pub struct ServerDraft {
 }
 
 impl ServerSettings {
-    /// Returns a new server with this name and default settings.
+    /// Returns the default settings of a server with this name.
     pub fn with_name(name: impl Into<String>) -> Self {
         ServerSettings {
             name: name.into(),

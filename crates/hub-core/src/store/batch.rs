@@ -82,9 +82,9 @@ pub enum StoreChange {
         approval: ApprovalId,
         /// Decision: approved, denied, expired or withdrawn.
         decision: ApprovalStatus,
-        /// Subject that approved or denied the call.
+        /// Subject that decided; `hub` for an expiry or a denial by the policy.
         decided_by: String,
-        /// Time at which the call was approved or denied.
+        /// Time of the decision.
         at: Timestamp,
         /// New digest that the approval is bound to, if the user has changed the arguments.
         digest: Option<Digest>,

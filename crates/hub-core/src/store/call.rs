@@ -186,13 +186,13 @@ pub struct Approval {
     pub digest: Digest,
     /// Status of the approval.
     pub decision: ApprovalStatus,
-    /// Subject that approved or denied the call.
+    /// Subject that decided; `hub` for an expiry or a denial by the policy.
     pub decided_by: Option<String>,
     /// Time at which the approval was requested.
     pub created: Timestamp,
     /// Expiry: the approval can be decided and used until then.
     pub expires: Timestamp,
-    /// Time at which the call was approved or denied.
+    /// Time of the decision.
     pub decided: Option<Timestamp>,
 }
 

@@ -20,7 +20,8 @@ pub enum CacheScope {
 }
 
 impl CacheScope {
-    /// Returns the cached data that a store change invalidates in other hubs; `None` if hubs do not cache it.
+    /// Returns the scope that a store change invalidates in other hubs, if they cache it: documents that the store
+    /// caches, and tenant keys.
     pub fn of(change: &StoreChange) -> Option<Self> {
         let scope = match change {
             StoreChange::Put { document, .. } => CacheScope::Document(document.key.clone()),
@@ -38,7 +39,8 @@ pub type Invalidation<'a> = Option<(TenantId, &'a CacheScope)>;
 
 type InvalidationListener = Box<dyn Fn(Invalidation<'_>) + Send + Sync>;
 
-/// What hubs on the same store share: the event log, and the listeners for cache invalidations.
+/// State of a hub in a cluster of hubs on one store: the event log of the cluster, and the listeners of this hub for
+/// cache invalidations.
 pub struct Cluster {
     /// Event log of the cluster.
     pub events: EventLog,

@@ -27,7 +27,7 @@ use crate::id::{ApprovalId, CallId, TenantId};
 
 pub(crate) use snapshot::bytes;
 
-/// Position and maximum size of a page that is read from the store.
+/// Position and maximum size of a page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageRequest {
     /// Cursor: the `next` of the previous page.
@@ -36,7 +36,7 @@ pub struct PageRequest {
     pub limit: usize,
 }
 
-/// Page of a list that the store returns, with the cursor of the next page.
+/// Page of a list, with the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[schemars(rename = "{T}Page")]
 pub struct Page<T> {

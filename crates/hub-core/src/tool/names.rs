@@ -76,7 +76,8 @@ pub fn qualified_name(server: &Slug, tool: &str, max_len: usize) -> String {
     format!("{prefix}{replaced}_{}", &digest[..DIGEST_LEN])
 }
 
-/// Returns whether a tool name ends like a shortened name with a digest, which could collide with another tool.
+/// Returns whether a tool name ends like a shortened name with a digest: a server must not choose the qualified name of
+/// another of its tools.
 fn has_digest_suffix(tool: &str) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     tool.len().checked_sub(DIGEST_LEN + 1).is_some_and(|start| {

@@ -39,7 +39,7 @@ pub fn pin(definition: &Value) -> Digest {
 pub struct DefinitionChange {
     /// Position of the difference as a JSON pointer.
     pub at: String,
-    /// Text of the value in the trusted definition; absent if it was added.
+    /// Text of the value in the pinned definition; absent if it was added.
     pub before: Option<String>,
     /// Text of the value in the current definition; absent if it was removed.
     pub after: Option<String>,

@@ -46,7 +46,7 @@ pub enum KeyFileError {
         /// Reason why the key file is not private.
         reason: private_file::InsecurePermissions,
     },
-    /// Other users can replace the key file, because they can write to a folder above it.
+    /// Other users can replace the key file, because they can write to a folder above it or own it.
     #[error("the key file `{}` cannot be used: {reason}", path.display())]
     InsecureParent {
         /// Path of the key file.

@@ -10,7 +10,7 @@ use crate::query::Parameter;
 use crate::request::ApiRequest;
 use crate::response::json;
 
-/// Names of all approval statuses, which the status filter of the list accepts.
+/// Names of all approval statuses, which the `decision` filter of the list accepts.
 const DECISIONS: [&str; ApprovalStatus::ALL.len()] = {
     let (mut names, mut index) = ([""; ApprovalStatus::ALL.len()], 0);
     while index < names.len() {

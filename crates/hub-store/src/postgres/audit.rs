@@ -84,7 +84,7 @@ pub(super) fn is_storable(entry: &AuditEntry) -> bool {
     !entry.actor.contains('\0')
 }
 
-/// Inserts audit entries of a backup unchanged.
+/// Inserts audit entries unchanged: those appended in memory, or those of a backup.
 pub(super) async fn insert(db: &DbConnection, all: &[(TenantId, StoredAuditEntry)]) -> Result<()> {
     if all.is_empty() {
         return Ok(());
@@ -103,8 +103,8 @@ pub(super) async fn insert(db: &DbConnection, all: &[(TenantId, StoredAuditEntry
     db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
 }
 
-/// Returns the key of the PostgreSQL advisory lock for a tenant's audit. Two tenants with the same key only wait for
-/// each other needlessly.
+/// Returns the key of the PostgreSQL advisory lock of a tenant. Two tenants with the same key only wait for each other
+/// needlessly.
 fn lock_key(tenant: TenantId) -> i64 {
     let digest = Digest::of("linchpin tenant lock").part(tenant.to_string()).finish();
     i64::from_be_bytes(*digest.bytes().first_chunk().expect("a digest has 32 bytes"))

@@ -24,7 +24,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of heartbeats between two deletions of old rows.
 const HEARTBEATS_PER_PRUNE: u64 = 60;
-/// Clock difference between hub and database, in milliseconds, that is ignored.
+/// Change of the clock difference between hub and database, in milliseconds, that is ignored.
 const CLOCK_TOLERANCE_MS: i64 = 20;
 /// Change of the clock difference between hub and database, in milliseconds, above which a warning is logged.
 const CLOCK_WARNING_MS: i64 = 2_000;

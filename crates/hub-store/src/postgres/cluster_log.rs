@@ -26,7 +26,8 @@ const NOTIFY: &str = "SELECT pg_notify('linchpin_news', '')";
 pub(super) const LISTEN: &str = "LISTEN linchpin_news";
 const SELECT_MESSAGES: &str =
     "SELECT number, hub, tenant, kind, body FROM news WHERE number >= $1 ORDER BY number LIMIT $2";
-/// SQL that deletes messages of the cluster log older than 5 minutes, except the newest of them.
+/// SQL that deletes messages of the cluster log older than 5 minutes, except the newest of them, so that a reader at
+/// this position sees that it has missed nothing.
 const DELETE_OLD_MESSAGES: &str =
     "DELETE FROM news WHERE number < (SELECT max(number) FROM news WHERE at < now() - INTERVAL '5 minutes')";
 
@@ -130,7 +131,8 @@ impl ClusterLogReader {
             if is_complete {
                 for row in rows {
                     self.position = read_u64(row, 0)?;
-                    // An unknown row is harmless: it comes from a hub of another version, and all caches are invalidated.
+                    // An unknown row is harmless: it comes from a hub of another version, and all caches are
+                    // invalidated.
                     if self.apply(row, shared).is_err() {
                         shared.notify(None);
                     }

@@ -29,7 +29,8 @@ const FINISH_CALLS: &str = "UPDATE calls SET status = over.status, result = over
 /// Maximum size in bytes of a call that is grouped with others.
 const MAX_GROUPED_CALL_BYTES: usize = 64 << 10;
 
-/// Calls that start or finish in several batches, written with one statement.
+/// Calls that start or finish in several batches, written together: one statement for all that start, and one for all
+/// that finish.
 #[derive(Default)]
 pub(super) struct GroupedCalls<'a> {
     required_versions: BTreeSet<(TenantId, &'a DocumentKey, u64)>,

@@ -193,7 +193,7 @@ enum Command {
     },
 }
 
-/// Global options of the commands that call a running hub.
+/// Global options of the commands that work with a hub, running or not.
 pub(crate) struct CommandContext {
     location: LocationArgs,
     pub(crate) hub: Option<String>,

@@ -19,7 +19,7 @@ pub(crate) struct DoctorStep {
     pub(crate) text: String,
     pub(crate) duration: Option<Duration>,
     pub(crate) advice: Option<String>,
-    /// URL of the OAuth request, in sign-in steps.
+    /// URL of the OAuth request or redirect, in sign-in steps.
     url: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Trace(Mutex<TraceState>);
 #[derive(Default)]
 struct TraceState {
     steps: Vec<DoctorStep>,
-    /// Whether a connection was opened: network steps of later connections are not recorded.
+    /// Whether the first connection was opened or has failed: network steps of later connections are not recorded.
     connected: bool,
     diagnostics: Vec<String>,
     /// Kind of the last sign-in failure, and the number of trace steps before that sign-in.
@@ -177,7 +177,7 @@ impl Trace {
         state.steps.push(step.with_duration(connect_step.duration));
     }
 
-    /// Records a finished OAuth request of a sign-in.
+    /// Records a finished step of a sign-in: an OAuth request, or the redirect of the user.
     pub(crate) fn record_sign_in_step(&self, step: &AuthStep<'_>) {
         let name = match step.purpose {
             Some(Purpose::ResourceMetadata) => METADATA,

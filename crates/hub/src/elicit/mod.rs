@@ -43,7 +43,7 @@ enum UserInput {
     Cancel,
 }
 
-/// Result of an elicitation form that the user declined or cancelled at the terminal.
+/// Result of an elicitation form that was declined or cancelled, by the user or because no input is available.
 struct Declined(ElicitResult);
 
 impl TerminalElicitor {

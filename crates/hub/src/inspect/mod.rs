@@ -24,7 +24,8 @@ struct Inspection {
     revision: Revision,
     instructions: Option<String>,
     capabilities: ServerCapabilities,
-    /// Listed tools; `None` for a list that the server does not announce, which is not requested.
+    /// Listed tools. This and the following lists are `None` if the server does not announce them; they are then not
+    /// requested.
     tools: Option<Listing<Tool>>,
     resources: Option<Listing<Resource>>,
     templates: Option<Listing<ResourceTemplate>>,

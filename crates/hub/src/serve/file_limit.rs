@@ -10,7 +10,7 @@ const MAX_CONNECTIONS: usize = 16_384;
 /// Minimum number of open files reserved for the hub itself, but at most half of all.
 const MIN_RESERVED: u64 = 256;
 
-/// Raises the soft limit of open files to the hard limit.
+/// Raises the soft limit of open files to the hard limit, but not above `MAX_DESCRIPTORS`.
 pub(super) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(before) = current else { return };

@@ -48,7 +48,7 @@ pub(super) struct PublicListener {
 }
 
 impl PublicListener {
-    /// Returns the settings of the listener for other machines, if one is configured. It requires TLS or TLS proxies.
+    /// Returns the settings of the public listener, if one is configured. It requires TLS or TLS proxies.
     pub(super) fn from_config(
         address: Option<SocketAddr>,
         config: &Config,

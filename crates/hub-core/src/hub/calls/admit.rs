@@ -100,7 +100,7 @@ pub(in crate::hub) struct PlannedCall {
 }
 
 impl PlannedCall {
-    /// Returns the digest of the tool arguments, for the audit.
+    /// Returns the digest of the tool arguments, for the call record and the audit.
     pub(in crate::hub) fn digest(&self) -> Digest {
         Digest::of("linchpin arguments").json(&self.arguments).finish()
     }
@@ -142,7 +142,8 @@ impl PlannedCall {
         event_payloads::call(self.id, self.server.id, &self.tool.name, status)
     }
 
-    /// Returns the digest of caller, server, tool definition and arguments that an approval of this call is bound to.
+    /// Returns the digest of policy version, caller, server, tool definition and arguments that an approval of this
+    /// call is bound to.
     pub(in crate::hub) fn binding(&self, actor: Actor) -> Digest {
         policy::approval_binding(actor.subject(), self.server.id, &self.tool.definition, &self.arguments)
     }
@@ -279,8 +280,8 @@ impl Hub {
         })
     }
 
-    /// Returns the condition that makes a commit fail if another hub has changed a document that the decision is based
-    /// on.
+    /// Returns, in a cluster, the condition that makes a commit fail if another hub has changed a document that the
+    /// decision is based on.
     pub(in crate::hub) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
         self.store.shared().map(|_| StoreChange::RequireVersions(plan.policy_versions.clone()))
     }

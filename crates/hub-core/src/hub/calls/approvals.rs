@@ -37,9 +37,10 @@ pub struct ApprovalView {
     pub call: CallView,
     /// Status of the approval: open, approved, denied and so on.
     pub decision: ApprovalStatus,
-    /// Subject that approved or denied the call: `user:ID` or `hub`.
+    /// Subject that approved, denied or cancelled the call: `user:ID` or `agent:ID`; `hub` if the approval expired or
+    /// the policy denied the call.
     pub decided_by: Option<String>,
-    /// Name of the user who approved or denied the call. Absent if it was removed.
+    /// Name of the user or agent that decided. Absent if it was removed.
     pub decided_by_name: Option<String>,
     /// Digest that binds the approval to subject, server, tool definition, arguments and policy version.
     pub digest: String,
@@ -49,7 +50,7 @@ pub struct ApprovalView {
     /// Time until which the call can be approved or denied.
     #[schemars(with = "String")]
     pub expires: Timestamp,
-    /// Time at which the call was approved or denied.
+    /// Time at which the call was approved, denied or cancelled, or the approval expired.
     #[schemars(with = "Option<String>")]
     pub decided: Option<Timestamp>,
 }

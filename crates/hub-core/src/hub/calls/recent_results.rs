@@ -10,7 +10,7 @@ use crate::lock::lock;
 /// Maximum number of call outcomes held in memory.
 const MAX_RESULTS: usize = 64;
 
-/// Outcomes of the most recent calls, for callers that wait before the outcome is stored; oldest first.
+/// Outcomes of recent calls that are not (yet) stored, for waiting callers; oldest first.
 #[derive(Default)]
 pub(in crate::hub) struct RecentResults(Mutex<VecDeque<(TenantId, CallView)>>);
 

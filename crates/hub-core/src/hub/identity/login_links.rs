@@ -30,7 +30,7 @@ const MSG_INVALID_LINK: &str = "this login link is not valid any more: it works 
 /// URL that logs the local user in once, with its expiry time.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LoginLink {
-    /// URL that logs in the user who opens it in a browser. It works once.
+    /// URL to open in a browser, which it logs in as the local user. It works once.
     pub url: String,
     /// Time at which the login link expires.
     #[schemars(with = "String")]

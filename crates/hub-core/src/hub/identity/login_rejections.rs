@@ -18,7 +18,7 @@ pub(in crate::hub) enum LoginRejectionReason {
     WrongOldPassword,
     /// The throttle rejected the attempt before the password was compared.
     TooManyAttempts,
-    /// Reasons beyond the number that is counted separately.
+    /// Any reason: the rejected login is of a kind beyond the number of kinds that are counted separately.
     Other,
 }
 

@@ -14,8 +14,8 @@ use crate::lock::lock;
 const MAX_WAIT: Duration = Duration::from_mins(1);
 /// Time after which failed login attempts are forgotten.
 const RESET_AFTER: Duration = Duration::from_mins(15);
-/// Maximum number of names and users whose failed logins are tracked. Each costs an attacker the work of a password
-/// hash.
+/// Maximum number of tracked keys of limits: names, names from one source, and users. Each costs an attacker the work
+/// of a password hash.
 const MAX_TRACKED_KEYS: usize = 10_000;
 
 /// Failed password attempts by name, source or user, which make further attempts wait.

@@ -69,7 +69,7 @@ pub(super) struct GrantStatus {
     /// Recent OAuth requests for this grant, oldest first, for troubleshooting.
     #[serde(rename = "hops")]
     pub(super) trace: VecDeque<AuthTraceEntry>,
-    /// Reason why the server rejected the grant, if a user has to sign in again.
+    /// Reason why the grant was rejected, if a user has to sign in again.
     #[serde(rename = "again")]
     pub(super) reauthorization: Option<ReauthorizationRequired>,
     /// Scopes that the server requires and the grant lacks.

@@ -81,7 +81,7 @@ pub enum GrantState {
     None,
     /// An OAuth grant is stored and usable.
     Active,
-    /// The server rejected the OAuth grant: a user has to sign in again.
+    /// The OAuth grant was rejected: a user has to sign in again.
     ReauthorizationRequired,
 }
 

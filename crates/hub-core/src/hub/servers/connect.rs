@@ -257,7 +257,8 @@ impl Hub {
     }
 }
 
-/// Removes the authentication settings for a subject without a credential if credentials are per agent.
+/// Removes the authentication settings for a subject that is not an agent and has no credential, if credentials are per
+/// agent: some servers list their tools without authentication.
 fn strip_authentication(actor: Actor, mut server: Server, has_credential: bool) -> Server {
     let is_agent = matches!(actor.subject(), Subject::Agent(_));
     if !has_credential && !is_agent && server.settings.credentials == CredentialMode::PerAgent {

@@ -16,7 +16,7 @@ use crate::server::{ConfiguredServer, ProgramSpec, Transport};
 use crate::store::{Batch, DocumentKind, StoredDocument};
 
 impl Hub {
-    /// Adds, updates and removes servers of the hub so that they match the configuration file. Returns the slugs that
+    /// Adds, updates and disables servers of the hub so that they match the configuration file. Returns the slugs that
     /// were skipped because a server that is not from the file has them.
     pub async fn apply_config(
         &self,
@@ -201,7 +201,8 @@ impl Hub {
         lock(&self.programs).get(&(tenant, server)).cloned().flatten()
     }
 
-    /// Records that the program of a stdio server was not found. Logs this once, until it is known again.
+    /// Records that the program of a stdio server is not in the configuration file of this hub. Logs this once, until
+    /// it is known again.
     pub(in crate::hub) fn warn_missing_program(&self, tenant: TenantId, server: ServerId, error: &Error) {
         if lock(&self.programs).insert((tenant, server), None).is_none() {
             tracing::warn!(server.id = %server, %error, "skipping a stdio server: its command is not in the configuration file of this hub");

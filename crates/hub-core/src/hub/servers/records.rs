@@ -44,10 +44,10 @@ pub(in crate::hub) struct ServerContact {
     pub(in crate::hub) last_synced: Option<Timestamp>,
     /// Why the last sync failed.
     pub(in crate::hub) error: Option<String>,
-    /// Version of the server settings with which the last sync failed.
+    /// Version of the server with which it was last contacted.
     #[serde(default, rename = "of")]
     pub(in crate::hub) server_version: u64,
-    /// Number of tools that the server listed.
+    /// Number of tools of the server after its last sync, without skipped ones.
     pub(in crate::hub) tools: usize,
     /// Tools that the last sync has skipped. Absent in records of older versions.
     #[serde(default, rename = "left_out")]

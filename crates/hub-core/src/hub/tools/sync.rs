@@ -33,7 +33,7 @@ use crate::tool::{SkippedTool, ToolRecord};
 const MAX_TOOLS: usize = 10_000;
 /// Maximum number of agents whose tools are listed where each has its own credentials.
 const MAX_LISTING_AGENTS: usize = 20;
-/// Maximum number of attempts to commit the listed tools while other writers change the server.
+/// Maximum number of attempts to commit the listed tools while users or other hubs change the tools.
 const MAX_COMMIT_ATTEMPTS: u8 = 5;
 /// Maximum number of tool names in an event.
 const MAX_EVENT_NAMES: usize = 20;
@@ -41,7 +41,7 @@ const MAX_EVENT_NAMES: usize = 20;
 /// Result of a tool sync: which tools of the server are new, changed, gone or skipped.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct SyncReport {
-    /// Number of tools that the server listed.
+    /// Number of tools of the server after the sync, without skipped ones.
     pub tools: usize,
     /// Names of the tools that are new.
     pub added: Vec<String>,

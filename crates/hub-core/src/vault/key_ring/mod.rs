@@ -27,7 +27,7 @@ use crate::vault::{KeyFile, KeyFileError, SecretBinding, TenantKey, WrappedTenan
 
 pub use rotate::RotationSummary;
 
-/// Maximum number of attempts to change tenant keys while another hub changes them.
+/// Maximum number of attempts to change tenant keys, or a secret, while another hub changes them.
 const MAX_ATTEMPTS: usize = 10;
 /// Message for a stored secret that cannot be decoded.
 const MSG_SECRET_DAMAGED: &str = "a secret in the database is damaged: restore a backup";

@@ -25,7 +25,7 @@ pub(crate) struct Update {
     /// Remove the pinned revision; use the newest that both sides support
     #[arg(long, conflicts_with = "revision")]
     no_revision: bool,
-    /// Remove all headers that --header has set
+    /// Remove all headers of the server
     #[arg(long, help_heading = "Remote server", conflicts_with = "headers")]
     no_headers: bool,
 }
