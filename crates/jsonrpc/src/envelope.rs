@@ -96,8 +96,8 @@ fn check_value(scan: &mut Scan<'_>) -> Result<(), ParseError> {
     scan.expect_end()
 }
 
-/// Splits a JSON-RPC batch into messages, which are decoded separately, so that an invalid one does not affect the
-/// others.
+/// Splits a JSON-RPC batch into messages, checking only the grammar: each is decoded separately, so that an invalid one
+/// does not affect the others.
 fn batch(mut scan: Scan<'_>) -> Result<Message<'_>, ParseError> {
     scan.skip_key_checks();
     let mut elements = Vec::new();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Bounded queue of the outgoing messages of one connection, one per line.
+/// Queue of the outgoing messages of one connection, one per line. [`Self::send`] appends even to a full queue.
 pub struct Outbox {
     state: Mutex<OutboxState>,
     high_water: usize,

@@ -97,7 +97,7 @@ struct PendingRequests {
     last_number: i64,
     /// Pending requests by number. Numbers are ascending, so an ordered map stays small and needs no hashing.
     waiters: BTreeMap<i64, Waiter>,
-    /// Time of the next check for requests that have timed out. `None` if it waits to be woken.
+    /// Time at which the timekeeper next checks for requests that have timed out. `None` if it waits to be woken.
     next_check: Option<Instant>,
     closed: Option<Arc<str>>,
 }
@@ -161,6 +161,7 @@ const MAX_PAUSED_AGE: Duration = Duration::from_hours(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseTimeout {
     /// Time that a response may take after the request, or after the last reported progress if `extend_to` is set.
+    /// [`Duration::MAX`] disables the timeout, as for a stream whose response arrives at its end.
     pub timeout: Duration,
     /// Maximum total time to which signs of progress ([`Peer::record_progress`]) may extend the timeout. `None`: no
     /// extension.
@@ -365,7 +366,8 @@ impl Peer {
         self.shared.paused.load(Ordering::Relaxed) > 0
     }
 
-    /// Records that progress on a request was reported, which extends its timeout.
+    /// Records that progress on a request was reported, which extends its timeout if [`ResponseTimeout::extend_to`] is
+    /// set.
     pub fn record_progress(&self, id: i64) {
         if let Some(waiter) = self.shared.lock_pending().waiters.get_mut(&id) {
             waiter.last_progress = Some(Instant::now());

@@ -5,7 +5,8 @@ use crate::error::{ParseError, ParseErrorKind};
 use crate::key_set::KeySet;
 use crate::string::{escape, find_in_chunks, find_special, unescape};
 
-/// Limits on the nesting and the number of values of a JSON-RPC message.
+/// Limits on the nesting and on the number of keys and values of a JSON-RPC message. [`crate::LineBuffer`] limits its
+/// length.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum nesting depth of objects and arrays. Default: 64.

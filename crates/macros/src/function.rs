@@ -174,8 +174,8 @@ impl Parameters {
         !self.fields.is_empty() || !self.structs.is_empty()
     }
 
-    /// Adds a parameter of the function to the generated arguments. Its attributes move to the field of the argument;
-    /// lint levels stay.
+    /// Adds a parameter of the function: as an argument, the context or shared state. Its attributes move to the field
+    /// of the argument; lint levels stay.
     fn add(&mut self, parameter: &mut PatType, span: Span) -> Result<()> {
         let kind = &parameter.ty;
         let last = match &**kind {

@@ -40,8 +40,8 @@ impl WorkBudget {
         false
     }
 
-    /// Enters a nesting level of the validated value until [`WorkBudget::leave`]. Returns `false` if the depth or the
-    /// work is exhausted.
+    /// Enters a nesting level (a nested value or a followed reference) until [`WorkBudget::leave`]. Returns `false` if
+    /// the depth or the work is exhausted.
     pub(crate) fn enter(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
             self.steps_left = 0;

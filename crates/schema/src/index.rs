@@ -204,8 +204,8 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// Resolves a `$ref` to a subschema of the same document. Returns its target and the resource that the target
-    /// belongs to.
+    /// Resolves a `$ref` or `$dynamicRef` to a part of the same document, which need not be a schema. Returns its
+    /// target and the resource that the target belongs to.
     pub(crate) fn resolve(&self, reference: &str, resource: u32) -> Result<(&'a Value, u32), String> {
         let missing = || format!("{reference:?} cannot be resolved in this schema");
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));

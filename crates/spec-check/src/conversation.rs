@@ -12,7 +12,7 @@ use crate::{Schemas, tasks};
 /// State of a checked conversation: its requests by id and its revisions, against which received lines are checked.
 #[derive(Debug, Default)]
 pub struct Conversation {
-    /// Method and own revision, if any, of each request of the transcript, by id. An id may be reused.
+    /// Method and own revision, if any, of each recorded request, by id. An id may be reused.
     requests: HashMap<String, Vec<(String, Option<String>)>>,
     /// Id of the received `initialize` request.
     initialize_id: Option<String>,
@@ -30,7 +30,7 @@ impl Conversation {
         Self::default()
     }
 
-    /// Adds lines that were sent over a connection to the transcript. They may be invalid.
+    /// Records lines that were sent, against which received lines are checked. They may be invalid.
     pub fn record_sent(&mut self, lines: impl AsRef<[u8]>) {
         for line in lines.as_ref().split(|byte| *byte == b'\n') {
             match serde_json::from_slice(line) {

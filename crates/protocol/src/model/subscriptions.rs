@@ -6,7 +6,7 @@ use crate::encode::model;
 model! {
     /// Parameters of `resources/subscribe` and `resources/unsubscribe` (session era).
     pub struct SubscribeParams {
-        /// URI of the resource to watch.
+        /// URI of the resource to subscribe to or unsubscribe from.
         uri: String = "uri",
         /// Metadata of the request (`_meta`).
         meta: Option<Meta> = "_meta",

@@ -15,7 +15,7 @@ use crate::wire::{InvalidValue, decode};
 pub enum ToolResultError {
     /// The tool failed; contains its error text for the model.
     Failed(String),
-    /// The structured content does not match the requested Rust type.
+    /// The structured content or, without it, the text does not match the requested Rust type.
     TypeMismatch(String),
 }
 

@@ -109,7 +109,8 @@ impl<'s> Validation<'s> {
         }
     }
 
-    /// Charges the work budget for looking up a member name. Zero unless the name is long.
+    /// Charges the work budget for looking up a member name, in addition to the step itself. Zero unless the name is
+    /// long.
     #[inline]
     fn spend_on_name(&mut self, name: &str) -> Flow {
         if text_cost(name) == 0 || self.budget.spend(text_cost(name)) { Ok(()) } else { Err(Aborted) }

@@ -125,8 +125,8 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Sets the cache of the protocol revisions that servers support, so that later connections need no probe. Default:
-    /// one cache shared by all clients of the process.
+    /// Sets the cache of the last negotiated revision of each server, which can save a probe at the next connection.
+    /// Default: one cache shared by all clients of the process.
     pub fn revision_cache(mut self, revision_cache: RevisionCache) -> Self {
         self.revision_cache = revision_cache;
         self

@@ -197,8 +197,8 @@ pub(super) fn result_type(text: &str) -> Cow<'static, str> {
     kind.map_or(Cow::Borrowed("complete"), Cow::Owned)
 }
 
-/// Total time limit of a client call, including round trips and tasks. Time spent in handlers of server requests does
-/// not count.
+/// Total time limit of a client call, including round trips and tasks: the limit of extensions by progress. Time spent
+/// in handlers of server requests does not count.
 pub(super) struct CallDeadline {
     started_at: Instant,
     limit: Option<Duration>,

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Class of an IP address, such as public, private or loopback, by which the egress policy decides.
+/// Class of an IP address, by which the egress policy decides. Ordered from public to forbidden.
 ///
 /// An IPv6 address that embeds an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo, ISATAP) has the class of
 /// the embedded one.

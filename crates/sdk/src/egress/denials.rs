@@ -1,4 +1,4 @@
-//! Reporting of outgoing connections that the policy denies, and the destinations reached so far.
+//! Reporting of denied outgoing connections per handle, and the destinations reached through it.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub struct Denial<'a> {
     pub host: &'a str,
     /// Address that the policy refused, if known.
     pub address: Option<IpAddr>,
-    /// Reason why the policy refused the connection, without query, password or headers.
+    /// Reason of the denial, without query, password or headers.
     pub reason: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl Egress {
             && destinations.iter().all(|(target, source, route)| dialer.allows(target, *source, route))
     }
 
-    /// Returns the number of requests that the policy has denied through this handle (see [`Egress::on_denied`]).
+    /// Returns the number of denials through this handle (see [`Egress::on_denied`]).
     pub fn denials(&self) -> u64 {
         self.denials.as_ref().map_or(0, |listener| listener.denials.load(Ordering::Relaxed))
     }

@@ -151,7 +151,7 @@ pub(super) enum ViolationReason {
     PublicOnly,
     NotLiteral,
     Discovered,
-    /// The host name resolved to public addresses before, and resolves to private ones now.
+    /// The host name resolved to public addresses before, and resolves to private or local ones now.
     BecamePrivate,
 }
 

@@ -35,12 +35,12 @@ pub fn read_events<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, max_event: us
     parsed
 }
 
-/// Encodes a parameter as the text of an HTTP header value.
+/// Encodes a name or parameter as the text of the HTTP header value that mirrors it.
 pub fn encode_header(text: &str) -> String {
     header_value::encode(text).into_owned()
 }
 
-/// Decodes the text of a header value that mirrors a parameter.
+/// Decodes the text of a header value that mirrors a name or parameter.
 pub fn decode_header(value: &[u8]) -> Option<String> {
     header_value::decode(value).map(std::borrow::Cow::into_owned)
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
 
-/// Encodes a parameter as the text of an HTTP header value.
+/// Encodes a name or parameter as the text of the HTTP header value that mirrors it.
 pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let padded = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let bytes = text.as_bytes();
@@ -24,8 +24,8 @@ pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     Cow::Owned(encoded)
 }
 
-/// Decodes the text of a header value that mirrors a parameter. Returns `None` for forbidden characters, invalid Base64
-/// or invalid UTF-8.
+/// Decodes the text of a header value that mirrors a name or parameter. Returns `None` for forbidden characters,
+/// invalid Base64 or invalid UTF-8.
 pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     if !value.iter().all(|&byte| is_plain(byte)) {
         return None;

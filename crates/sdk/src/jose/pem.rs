@@ -1,4 +1,4 @@
-//! PEM parser that finds the private key in a file.
+//! PEM parser that reads the private key in the first block of a file.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

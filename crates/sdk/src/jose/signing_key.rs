@@ -1,4 +1,4 @@
-//! Private keys that sign tokens, parsed from PKCS #8 or generated.
+//! Private keys that sign tokens, parsed from PKCS #8 or (RSA) PKCS #1, or generated.
 
 use std::fmt;
 use std::sync::Arc;

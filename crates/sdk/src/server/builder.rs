@@ -227,7 +227,8 @@ impl Server {
         self
     }
 
-    /// Sets how long running requests may take to finish after the end of standard input. Default: 30 s.
+    /// Sets how long running requests may take to finish after the end of the input, or at the shutdown of an HTTP
+    /// endpoint. Default: 30 s.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
         self.settings.shutdown_timeout = timeout;
         self

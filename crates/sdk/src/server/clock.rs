@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Source of the current wall-clock time, which the operator of a server can replace.
+/// Source of the current wall-clock time of a server or an OAuth client, which the application can replace.
 #[derive(Clone)]
 pub(crate) struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 

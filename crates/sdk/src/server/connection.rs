@@ -160,7 +160,7 @@ impl Connection {
         self.caller.subscribe_to_changes();
     }
 
-    /// Sends the response of a request whose handler has ended.
+    /// Sends the response of a request that did not finish immediately: its result, or `input_required`.
     pub(super) fn send_response(&self, message: impl FnOnce(&mut Vec<u8>)) {
         if self.reply_channel == ReplyChannel::Request {
             self.responses.send_last(message);

@@ -91,8 +91,8 @@ impl Service {
         transport::stdio::serve(self).await
     }
 
-    /// Serves an MCP client over a pair of blocking byte streams, such as a socket and its clone, until the input ends
-    /// and every request has its response.
+    /// Serves an MCP client over a pair of blocking byte streams, such as a socket and its clone, one message per line,
+    /// until the input ends and every request has its response.
     pub async fn run_on(
         self,
         input: impl std::io::Read + Send + 'static,
@@ -293,7 +293,7 @@ impl Service {
         }
     }
 
-    /// Reports an error whose details clients do not see to the error hook and the log.
+    /// Reports an error whose details clients do not see to the error hook or, without one, to the log.
     pub(crate) fn report(&self, error: &Error, method: &str, target: Option<&str>) {
         let settings = &self.inner.settings;
         if let Some(on_error) = &settings.on_error {

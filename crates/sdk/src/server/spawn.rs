@@ -1,5 +1,5 @@
-//! Spawning of the server's background tasks; no other module spawns any. Each task ends: calls are cancelled when the
-//! peer disconnects, MCP tasks when their lifetime has expired, and the rest is short.
+//! Spawning of background tasks, of servers and clients; no other module spawns any. Each task ends: calls are
+//! cancelled when the peer disconnects, MCP tasks when their lifetime has expired, and the rest is short.
 
 use tokio::runtime::Handle;
 #[cfg(feature = "http-client")]

@@ -82,7 +82,8 @@ fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Returns the bits of a number as a float, for comparison; `None` if no float represents it exactly.
+/// Returns the bits of a number as a float, for comparison; `None` for an integer beyond ±2^53, which a float may not
+/// represent exactly and which is equal only to itself.
 fn float(number: &Number) -> Option<u64> {
     let exact = number.as_i64().is_none_or(|whole| whole.unsigned_abs() <= 1 << 53)
         && number.as_u64().is_none_or(|whole| whole <= 1 << 53);

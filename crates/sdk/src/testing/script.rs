@@ -138,7 +138,7 @@ impl Script {
         messages
     }
 
-    /// Returns the number of clients that have connected to the scripted server.
+    /// Returns the number of connections that were opened to the scripted server.
     pub fn connections(&self) -> usize {
         *lock(&self.record.connections)
     }

@@ -78,7 +78,7 @@ struct StreamHandle {
     /// Whether the writer thread has to stop once all queued messages are written.
     is_closing: Arc<AtomicBool>,
     wake: SyncSender<()>,
-    /// Whether the in-process server has closed its output.
+    /// Whether the server has closed its output.
     is_done: watch::Receiver<bool>,
 }
 

@@ -7,7 +7,7 @@ use linchpin_protocol::Revision;
 use linchpin_protocol::model::Tool;
 use tokio::sync::Notify;
 
-/// Connection that receives the messages of a transport.
+/// Receiver of the messages that a transport reads.
 pub(crate) trait Receiver: Send + Sync {
     /// Handles one received message, without its newline. Returns whether it was a valid message.
     fn receive(&self, message: &[u8]) -> bool;
@@ -162,7 +162,7 @@ pub struct OutgoingMessages {
 }
 
 impl OutgoingMessages {
-    /// Creates the wire that is the only reader of `outbox`.
+    /// Creates the only reader of `outbox`.
     pub(crate) fn from_outbox(outbox: Arc<Outbox>) -> Self {
         let ready = Arc::new(Notify::new());
         let wake = ready.clone();

@@ -167,7 +167,8 @@ impl Flow {
         Ok(FlowAction::RedirectUser(url))
     }
 
-    /// Returns the scopes to request in the authorization URL, with `offline_access` if it is supported.
+    /// Returns the scopes to request in the authorization URL, with `offline_access` if the profile wants it, the
+    /// server supports it, and there are other scopes.
     fn scopes_to_request(&self, authority: &ServerMetadata) -> Scopes {
         let offers_more = authority.scopes.as_ref().is_some_and(|scopes| scopes.contains(OFFLINE_ACCESS));
         let scopes = self.scopes.clone();

@@ -78,7 +78,7 @@ impl FlowRequest {
         }
     }
 
-    /// Adds a form field with a secret value, which traces must not show.
+    /// Adds a form field with a secret value, which is redacted in error responses.
     pub(in crate::auth) fn secret_field(&mut self, name: &str, value: &str) {
         self.field(name, value);
         self.mark_secret(value);

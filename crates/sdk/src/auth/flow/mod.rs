@@ -108,7 +108,7 @@ pub(super) struct Flow {
 
 pub(super) enum FlowStep {
     Start,
-    /// Search for protected resource metadata at the well-known URLs.
+    /// Search for protected resource metadata at the URL of the challenge and the well-known URLs.
     ResourceMetadata {
         url: String,
         next_urls: VecDeque<String>,

@@ -63,7 +63,7 @@ pub(in crate::auth) struct TokenState {
     pub(in crate::auth) unverified_origin: Option<TokenOrigin>,
     /// Number of completed operations on the token.
     pub(in crate::auth) generation: u64,
-    /// Result of the latest sign-in, refresh or step-up.
+    /// Result of the latest operation on the token: load, refresh or reaction to a challenge.
     last_result: Result<(), AuthError>,
     /// State of a token that could not be stored. It is newer than the store while the store is unchanged.
     pub(in crate::auth) unsaved: Option<UnsavedToken>,
@@ -260,6 +260,7 @@ impl Account {
     }
 
     /// Returns whether a token operation must still run: none that counts for the caller completed since `generation`.
+    /// A failure for lack of a redirect handler does not count for callers that have one.
     fn is_pending(&self, generation: u64, may_ask: bool) -> bool {
         let live = lock(&self.state);
         let involves_user = |error: &AuthError| {

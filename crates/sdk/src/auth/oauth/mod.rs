@@ -252,7 +252,8 @@ impl OAuth {
         self.set(|profile| profile.account = account.into())
     }
 
-    /// Sets a callback for each HTTP request of an OAuth flow. Steps contain no secrets.
+    /// Sets a callback for each step of an OAuth flow: HTTP requests, and redirects of the user. Steps contain no
+    /// secrets.
     pub fn on_step(self, callback: impl Fn(&AuthStep<'_>) + Send + Sync + 'static) -> Self {
         self.set(|profile| profile.on_step = Some(Arc::new(callback)))
     }

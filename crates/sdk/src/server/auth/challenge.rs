@@ -9,7 +9,8 @@ use super::presented_token::Scheme;
 use super::protected_resource::ProtectedResource;
 use crate::jose::Algorithm;
 
-/// Response to a request without a valid token: status, text and `WWW-Authenticate` challenges.
+/// Response to a request whose token is missing, invalid, without the needed scopes, or not verifiable at the moment:
+/// status, text and `WWW-Authenticate` challenges.
 #[derive(Debug)]
 pub(crate) struct Rejection {
     pub(crate) status: StatusCode,

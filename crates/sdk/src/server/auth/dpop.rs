@@ -42,8 +42,8 @@ impl DpopVerifier {
         DpopVerifier(ReplayCache::new(REPLAY_WINDOW))
     }
 
-    /// Verifies the `DPoP` proof of a request: the sender holds the key with this thumbprint, and the proof is not
-    /// reused.
+    /// Verifies the `DPoP` proof of a request: the sender of `token` to `target` holds the key with this thumbprint,
+    /// and the proof is not reused.
     pub(super) fn verify(
         &self,
         parts: &Parts,

@@ -30,7 +30,7 @@ pub(super) enum TokenVerifier {
 
 /// OAuth configuration of an endpoint as a protected resource (RFC 9728), with the verifier of its tokens.
 pub(crate) struct ProtectedResource {
-    /// Public URL of the endpoint, for which tokens must be issued.
+    /// Public URL of the endpoint, the resource that tokens are requested for.
     pub(super) target: Target,
     pub(super) metadata_url: String,
     pub(super) metadata_paths: Vec<String>,
@@ -45,7 +45,8 @@ pub(crate) struct ProtectedResource {
 }
 
 impl ProtectedResource {
-    /// Verifies the access token of a request. `path` is the request path if it is not that of the endpoint.
+    /// Verifies the access token of a request, and its `DPoP` proof if the token is bound to a key. `path` is the
+    /// request path if it is not that of the endpoint.
     pub(crate) async fn authenticate(
         &self,
         parts: &Parts,
@@ -84,7 +85,8 @@ impl ProtectedResource {
         }
     }
 
-    /// Verifies an access token, from the cache if it was verified before.
+    /// Verifies an access token. A JWT that was verified before is found in the cache; an opaque token is always looked
+    /// up.
     async fn verify(&self, token: &str) -> Result<VerifiedToken, TokenError> {
         let has_expired = |identity: &Identity| self.time_left(identity).is_some_and(|left| left.is_zero());
         match &self.verifier {

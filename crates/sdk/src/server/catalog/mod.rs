@@ -16,7 +16,7 @@ use super::definitions::tool::ToolEntry;
 use super::skills::{self, SkillEntry};
 use crate::{Error, Result};
 
-/// Registered definition of a server: a tool, resource, resource template, prompt or skill.
+/// Definition that can be registered at a server: a tool, resource, resource template, prompt or skill.
 #[doc(hidden)]
 pub enum CatalogItem {
     Tool(Arc<ToolEntry>),

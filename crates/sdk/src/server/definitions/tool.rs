@@ -154,8 +154,8 @@ impl Tool {
     /// Requires scopes: a call whose identity lacks any of them is rejected before the handler runs, in every revision.
     /// Over HTTP, the challenge names the scopes that the client must request.
     ///
-    /// Applies only to callers with an [`ClientIdentity`](crate::Identity). Callers on stdio and in memory have none
-    /// and may call every tool.
+    /// Applies only to callers with an [`Identity`](crate::Identity). Callers on stdio and in memory have none and may
+    /// call every tool.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
@@ -411,7 +411,7 @@ where
     }
 }
 
-/// Handler of a tool of a mounted server, which applies that server's checks and timeout.
+/// Handler of a tool of a mounted server, which applies the tool's own checks and timeout.
 struct MountedTool(Arc<ToolEntry>);
 
 impl ToolHandler for MountedTool {

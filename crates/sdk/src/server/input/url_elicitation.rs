@@ -9,7 +9,8 @@ use linchpin_protocol::version::Feature;
 
 use crate::server::Context;
 
-/// Elicitation by URL that the user has accepted; the handler reports when the interaction is complete.
+/// Elicitation by URL that the user has accepted, see [`Context::elicit_url`]. [`Self::complete`] reports the end of
+/// the interaction.
 pub struct UrlElicitation {
     cx: Context,
     id: String,

@@ -60,7 +60,7 @@ impl Cancel {
         self.has_been_cancelled()
     }
 
-    /// Waits until the client cancels the request, for a handler that then decides itself when to finish.
+    /// Waits until the request is cancelled, for a handler that then decides itself when to finish.
     pub(crate) async fn observe(&self) {
         self.is_observed.store(true, Ordering::Relaxed);
         self.cancelled().await;

@@ -53,6 +53,7 @@ struct Inner {
     target: OnceLock<Arc<str>>,
     /// Tool that is called; a layer may have chosen it.
     tool: OnceLock<Arc<ToolEntry>>,
+    /// Shared state of the mounted server that the called definition comes from, once resolved.
     state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,
     values: Mutex<StateMap>,

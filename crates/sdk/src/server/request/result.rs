@@ -30,7 +30,7 @@ impl UnencodedResult {
         if let UnencodedResult::Tool(result) = self { Some(result.to_text()) } else { None }
     }
 
-    /// Appends the result to `out` as JSON for the revision of the request.
+    /// Appends the result to `out` as JSON for `revision`.
     pub(crate) fn encode(&self, revision: Revision, identity: &[u8], out: &mut Vec<u8>) {
         match self {
             UnencodedResult::Tool(result) => wire::encode_result(revision, result, identity, out),

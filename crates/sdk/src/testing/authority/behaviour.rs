@@ -68,8 +68,7 @@ impl Behaviour {
     }
 
     /// Sets the origins that the test authority announces for its two servers, for tests with a proxy in between. It
-    /// only has an effect at the start; [`ServerMetadata::address`](super::Authority::address) returns the real
-    /// addresses.
+    /// only has an effect at the start; [`Authority::address`](super::Authority::address) returns the real addresses.
     pub fn origins(mut self, resource: impl Into<String>, authority: impl Into<String>) -> Self {
         self.origins = Some([resource.into(), authority.into()]);
         self

@@ -37,8 +37,8 @@ switches! {
     ResourceElsewhere,
     /// Resource metadata whose `resource` has another path.
     ResourceOtherPath,
-    /// Resource metadata whose `resource` starts with the path of the endpoint, but not at a segment boundary:
-    /// `/mcp-evil`.
+    /// Resource metadata with a `resource` whose path starts with the path of the endpoint, but not at a segment
+    /// boundary: `/mcp-evil`.
     ResourcePrefix,
     /// Resource metadata without `resource`.
     ResourceMissing,

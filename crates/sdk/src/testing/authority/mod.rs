@@ -217,8 +217,8 @@ impl Authority {
         self.shared.lock().secrets.clone()
     }
 
-    /// Replaces the addresses of the simulated servers, which differ in each run, by names: `MCP`, `ISSUER`, `SERVER`,
-    /// `AUTHORITY` and `CANARY`.
+    /// Replaces the addresses of the simulated servers, which differ in each run, by names: `MCP` for the protected
+    /// endpoint, `ISSUER`, `SERVER` and `AUTHORITY` for the origins of both servers, and `CANARY`.
     pub fn mask_addresses(&self, text: &str) -> String {
         let origin = |host| format!("http://{}", self.address(host));
         let names = [

@@ -26,7 +26,7 @@ pub enum UrlField {
 }
 
 impl UrlField {
-    /// All URL fields of the metadata that the test authority serves.
+    /// All fields in which the test authority names a URL.
     pub const ALL: [UrlField; 8] = [
         UrlField::ResourceMetadata,
         UrlField::Issuer,

@@ -8,7 +8,7 @@ use crate::testing::Random;
 /// Maximum delay in milliseconds: below the request timeout, so that many requests succeed.
 const MAX_DELAY_MS: usize = 10_000;
 
-/// Lines that a test injects: not messages, or responses without a matching request.
+/// Lines that a test injects: not messages, responses without a matching request, or an unknown notification.
 const NOISE_LINES: [&str; 8] = [
     "",
     "npm warn deprecated something",
@@ -42,7 +42,7 @@ pub enum Fault {
     },
     /// The message is truncated to this many bytes.
     Truncate(usize),
-    /// The message is preceded by this line, which is not a message.
+    /// The message is preceded by this line, which the receiver should ignore or reject.
     Noise(&'static str),
     /// The message is lost, and the connection is cut.
     Cut,

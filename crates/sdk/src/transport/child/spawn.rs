@@ -55,7 +55,7 @@ pub(super) fn spawn(command: &Command) -> io::Result<SpawnedChild> {
 }
 
 /// Returns the value of the lineage variable of a child: the markers of this process, the given lineage and the new
-/// marker.
+/// marker. A server that starts servers thus belongs, with all of them, to the process that started it.
 fn lineage(parent_lineage: Option<&Lineage>, marker: &str) -> OsString {
     let mut lineage = std::env::var_os(LINEAGE_VARIABLE).unwrap_or_default();
     for marker in parent_lineage.map(Lineage::as_str).into_iter().chain([marker]) {

@@ -30,7 +30,7 @@ struct Pipe {
 /// Result of a write to the standard input of a child: complete, or blocked by a full pipe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteProgress {
-    /// All messages are written: nothing is left for the caller to do.
+    /// Nothing is left for the caller to do: all messages are written, or another thread writes the rest.
     Complete,
     /// The pipe to the child is full. Returned only to the caller that noticed it.
     Blocked,

@@ -22,7 +22,7 @@ use crate::server::spawn;
 
 /// Bytes that may be queued before outgoing messages are left in the outbox.
 const HIGH_WATER: usize = 1 << 20;
-/// Timeout of sending one message by HTTP POST.
+/// Timeout of sending one queued message, which expects no response, by HTTP POST.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of bytes read from the response to a message that expects none.
 const MAX_RESPONSE_BYTES: usize = 4 << 10;

@@ -14,9 +14,10 @@ use crate::http::header_names;
 
 /// Minimum length of a session id that is redacted: shorter ones can be guessed and occur in ordinary text.
 const MIN_SECRET_LEN: usize = 8;
-/// Maximum number of remembered session ids to redact; older sessions are forgotten.
+/// Maximum number of remembered secrets to redact: session ids, and query values of the HTTP+SSE endpoint. Those of
+/// older sessions are forgotten.
 const MAX_SECRETS: usize = 16;
-/// Text that replaces a session id in logs and errors.
+/// Text that replaces a session id or another secret in a text.
 const REDACTED_SESSION: &str = "[session]";
 
 /// Which of the two HTTP transports the server uses.
@@ -51,7 +52,7 @@ pub(super) struct HttpState {
     pub(super) in_flight: HashMap<Id<'static>, Option<AbortHandle>>,
     /// Handle of the task that reads the standalone stream.
     pub(super) listen_task: Option<AbortHandle>,
-    /// Consecutive reconnects of the event stream without a message, carried over to the next session.
+    /// Consecutive reconnects of the standalone stream without a message, carried over to the next session.
     pub(super) reconnects: usize,
     /// Whether a stream of change notifications was opened.
     pub(super) has_listened: bool,

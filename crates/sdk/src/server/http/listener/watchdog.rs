@@ -130,8 +130,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// Returns whether the watchdog has decided to close this connection. One that was chosen to make room and has a
-    /// request by now is not.
+    /// Returns whether the connection is dropped at once when it is woken to end, rather than closed gracefully. One
+    /// that was chosen to make room and has a request by now is not.
     pub(in crate::server::http) fn should_drop(&self) -> bool {
         match self.close_mode.load(Ordering::Acquire) {
             CLOSE_NOW => true,
@@ -173,8 +173,8 @@ struct TrackedConnections {
 }
 
 impl TrackedConnections {
-    /// Stops the eviction of connections that have become busy. Their request arrived before they were closed and may
-    /// run for hours.
+    /// Stops counting connections as evicted that have become busy. Their request arrived before they were closed and
+    /// may run for hours.
     fn release_busy(&mut self) {
         if self.evicted_count == 0 {
             return;
@@ -312,7 +312,8 @@ impl ConnectionWatchdog {
     }
 }
 
-/// Handle through which the reader of a request body reports to its connection that the body arrives slowly.
+/// Handle through which the reader of a request body reports to its connection that the body arrives slowly. Services
+/// other than the endpoint find it among the request extensions.
 #[derive(Clone)]
 pub(in crate::server::http) struct BodyRateHandle(pub(in crate::server::http) Arc<ConnectionActivity>);
 

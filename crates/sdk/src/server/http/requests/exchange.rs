@@ -118,7 +118,7 @@ impl<'a> RequestExchange<'a> {
         self.wait_for_response().await
     }
 
-    /// Continues a request in its own task after the response has become a stream. In a session it continues regardless
+    /// Continues the work that did not finish at the first poll in its own task. In a session it continues regardless
     /// of this response, but does not hold a session that its client has ended.
     fn spawn_remainder(&self, rest: BoxFuture<()>) {
         let (outbox, tracked) = (self.outbox.clone(), self.connection.track(rest));
@@ -168,7 +168,7 @@ impl<'a> RequestExchange<'a> {
         self.is_primed().then_some(self.endpoint.options.stream_after)
     }
 
-    /// Builds the HTTP response from the messages of the request in `lines`.
+    /// Builds the HTTP response once all messages of the request are in `lines`.
     fn finish(self, mut lines: Vec<u8>) -> HttpResponse {
         if is_single_response(&lines) {
             if let Some(challenge) = self.endpoint.scope_challenge(&self.connection) {

@@ -200,7 +200,7 @@ impl Post<'_> {
     }
 
     /// Creates the response for an unsupported revision, which names only stateless revisions if the request is
-    /// stateless.
+    /// stateless, as in the result of `server/discover`.
     fn unsupported_version(&self, mut error: ProtocolError) -> HttpResponse {
         let stateless = matches!(self.message, Message::Request { params, .. } if claims_stateless(params));
         let without_session = |revision: &Revision| revision.era() == Era::Stateless;

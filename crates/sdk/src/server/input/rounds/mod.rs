@@ -37,8 +37,7 @@ use crate::server::request::scope::RequestScope;
 use crate::server::request::work::{RequestOutcome, tool_failure};
 use crate::server::{BoxFuture, Service};
 
-/// Guard of one round trip of a parked call: it owns the call until the response is sent. When it is dropped without a
-/// response, the call is dropped.
+/// Guard of one round trip of a resumed or replayed call. When it is dropped without a response, the call is dropped.
 pub(crate) struct RoundGuard {
     service: Service,
     call: u128,

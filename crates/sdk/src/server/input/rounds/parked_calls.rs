@@ -51,7 +51,7 @@ enum ParkedState {
     Waiting(Box<Invocation>),
     /// A request is running the call.
     Running,
-    /// The parked call has ended; only its cached response is left.
+    /// The parked call has ended; at most its cached response is left.
     Done,
 }
 

@@ -112,7 +112,7 @@ pub(in crate::testing::authority) fn check_resource(
     }
 }
 
-/// Parses the scopes that an authorization request asks for. Default: the first one of [`SCOPES`].
+/// Parses the scopes that an authorization or token request asks for. Default: the first one of [`SCOPES`].
 pub(in crate::testing::authority) fn parse_scopes(
     requested: Option<&str>,
 ) -> Result<Vec<String>, OAuthFault> {
