@@ -190,12 +190,12 @@ pub struct Checkpoint {
 }
 
 impl AuditSigner {
-    /// Creates a signer of audit heads from the seed of its Ed25519 key.
+    /// Creates a signer from the seed of its Ed25519 key.
     pub fn new(seed: &[u8; 32]) -> Self {
         AuditSigner(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
     }
 
-    /// Returns the public key that verifies signatures of audit checkpoints and heads.
+    /// Returns the public key that verifies the signatures of checkpoints, heads, segments and backups.
     pub fn public_key(&self) -> &[u8] {
         self.0.public_key().as_ref()
     }

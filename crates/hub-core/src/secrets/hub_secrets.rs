@@ -154,8 +154,8 @@ impl SecretSearcher {
     }
 }
 
-/// Compares the start of a key with the start of a text that may contain line ends anywhere. Returns the number of
-/// equal characters, and the length of the text that they span.
+/// Compares characters of a key with a text that may contain line ends anywhere, both in the direction of the
+/// iterators. Returns the number of equal characters, and the length of the text that they span.
 fn common_prefix<'a>(
     key: impl Iterator<Item = &'a u8>,
     text: impl Iterator<Item = &'a u8>,

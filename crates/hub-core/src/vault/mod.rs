@@ -53,7 +53,7 @@ pub struct TenantKey {
     key: SealingKey,
 }
 
-/// Id, kind and origin of a vault secret; with any other values it cannot be decrypted.
+/// Binding of a vault secret: its id, kind, and what it is bound to; with any other values it cannot be decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretBinding {
     /// Id of the secret in the vault.

@@ -7,7 +7,7 @@ use linchpin::egress::{Egress, Network, Policy};
 use linchpin_hub_core::object_reader::ObjectReader;
 use linchpin_hub_core::{Error, Result};
 
-/// Maximum number of networks in a list of the egress configuration.
+/// Maximum number of networks in a list of the configuration file.
 const MAX_NETWORKS: usize = 256;
 const PROXY_FIELD: &str = "egress.proxy";
 

@@ -38,7 +38,7 @@ impl LoginRejectionReason {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::hub) struct RejectedLogin {
     pub(in crate::hub) tenant: TenantId,
-    /// User who has the name that was entered, if there is one.
+    /// User who has the name that was entered, if there is one, or who wanted to change the password.
     pub(in crate::hub) user: Option<UserId>,
     pub(in crate::hub) source: Option<IpAddr>,
     pub(in crate::hub) reason: LoginRejectionReason,

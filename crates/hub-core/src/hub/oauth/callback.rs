@@ -131,8 +131,8 @@ impl Hub {
         )
     }
 
-    /// Closes connections that use the old tokens and syncs the tools of the server. Before the first sync of a server
-    /// it waits, and returns the sync error; the sign-in succeeds nevertheless.
+    /// Closes all connections to the server, which may use old tokens, and syncs its tools. Before the first sync of a
+    /// server it waits, and returns the sync error; the sign-in succeeds nevertheless.
     async fn sync_after_sign_in(
         &self,
         tenant: TenantId,

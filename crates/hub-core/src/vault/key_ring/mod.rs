@@ -221,14 +221,14 @@ impl KeyRing {
         }
     }
 
-    /// Encrypts a secret with the newest key of a tenant.
+    /// Encrypts a secret, or a part of a call record, with the newest key of a tenant.
     pub async fn encrypt(&self, tenant: TenantId, label: &SecretBinding, text: &[u8]) -> Result<Vec<u8>> {
         let keys = self.tenant_keys(tenant).await?;
         let newest = keys.last().ok_or_else(|| damaged_error(MSG_TENANT_KEY_DAMAGED))?;
         Ok(newest.seal(&*self.platform, label, text))
     }
 
-    /// Decrypts a secret with the key of the tenant that was used for encryption.
+    /// Decrypts a secret, or a part of a call record, with the key of the tenant that was used for encryption.
     pub async fn decrypt(
         &self,
         tenant: TenantId,
