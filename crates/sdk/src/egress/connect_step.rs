@@ -25,7 +25,7 @@ pub enum ConnectPhase {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConnectStep<'a> {
-    /// Phase of connecting that the step completed.
+    /// Phase of connecting that the step belongs to.
     pub phase: ConnectPhase,
     /// Host that the connection is opened to.
     pub host: &'a str,

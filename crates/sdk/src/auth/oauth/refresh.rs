@@ -13,8 +13,8 @@ use crate::auth::store::record::TokenRecord;
 use crate::egress::{Egress, Target};
 use crate::lock::lock;
 
-/// Result of a token refresh: the record, and the origin of a new token; `None` if another caller has completed the
-/// operation.
+/// Result of a refresh or authorization: the record, and the origin of a new token; `None` if another caller has
+/// completed the operation.
 type RefreshOutcome = Option<(Option<Arc<TokenRecord>>, Option<TokenOrigin>)>;
 
 impl Account {

@@ -71,7 +71,8 @@ pub(crate) fn has_subscriber() -> bool {
     !get_default(Dispatch::is::<NoSubscriber>)
 }
 
-/// Writes a line to standard error, in place of an event that no `tracing` subscriber receives.
+/// Writes a line to standard error, in place of an event that no `tracing` subscriber receives: without one, `tracing`
+/// records events only with its feature `log`.
 pub(crate) fn print_to_stderr(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}"); // a failure cannot be reported anywhere else
 }

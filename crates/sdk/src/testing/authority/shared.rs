@@ -117,7 +117,7 @@ pub(super) struct AuthorityState {
     pub(super) refresh_tokens: HashMap<String, Refresh>,
     /// Whether each token family is revoked, by family number.
     pub(super) families: Vec<bool>,
-    /// Ids of client assertions and `DPoP` proofs that were already used.
+    /// Ids of assertions (of clients and of grants) and `DPoP` proofs that were already used.
     pub(super) used_ids: HashSet<String>,
     pub(super) nonce: String,
     /// Whether a refresh was already rejected with 503, which `RefreshUnavailable` does once.

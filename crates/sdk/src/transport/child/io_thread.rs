@@ -205,7 +205,8 @@ impl IoThread {
         }
     }
 
-    /// Returns whether the thread has to poll for the exit of the child, because no file descriptor reports it.
+    /// Returns whether the exit of the child is expected and has to be polled for, because no file descriptor reports
+    /// it.
     fn must_poll_exit(&self) -> bool {
         self.phase != ClosePhase::Open && !self.has_exited && self.shared.tree.exit_fd().is_none()
     }

@@ -132,7 +132,8 @@ impl Connection {
         outcome
     }
 
-    /// Caches the response of a finished call, for a repeated request, and returns it.
+    /// Returns the response of a finished call. It is cached for a repeated request if the call had earlier round
+    /// trips.
     pub(in crate::server) fn finish_round(
         &self,
         outcome: RequestOutcome,
