@@ -70,7 +70,7 @@ pub(crate) struct Route {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Creates a route for authenticated users. Builder methods set the rest.
+/// Creates a route at a full path. Only users may call it, unless a builder method changes that.
 pub(crate) fn route<F>(method: Method, path: &str, handler: fn(ApiRequest) -> F) -> Route
 where
     F: Future<Output = Result<Response>> + Send + 'static,
@@ -91,7 +91,7 @@ where
 
 macro_rules! verbs {
     ($($name:ident $method:ident),*) => {$(
-        /// Creates an API route with this method.
+        /// Creates a route with this method at a path below the prefix of the API.
         pub(crate) fn $name<F>(path: &str, handler: fn(ApiRequest) -> F) -> Route
         where
             F: Future<Output = Result<Response>> + Send + 'static,

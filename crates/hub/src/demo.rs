@@ -109,7 +109,7 @@ pub(crate) fn server() -> Server {
         .tool("echo", "Returns the message", |Echo { message }| async move { message })
         .tool("countdown", "Counts down to zero and reports each step", countdown)
         .tool("order", "Places an order: asks the user for the size and the number of cups", order)
-        .tool("terms", "Asks the user to open a page with terms, and returns whether they agreed", terms)
+        .tool("terms", "Asks the user to open a page with terms, and fails if the user declines", terms)
         .resource("memory://status", "status", || async { json!({ "status": "ok" }) })
         .add(
             ResourceTemplate::new("notes://{name}", "note")

@@ -15,7 +15,7 @@ pub(crate) enum CliErrorKind {
     Usage,
     /// The server could not be started.
     Start,
-    /// The connection was closed or lost.
+    /// No hub is running or reachable, or the connection to the hub or server was lost.
     Connection,
     /// The response did not arrive in time.
     Timeout,

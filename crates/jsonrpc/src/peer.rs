@@ -68,8 +68,7 @@ impl std::error::Error for CallError {}
 /// Outcome of an outgoing request: the JSON text of its `result`, or the error.
 type CallResult = Result<String, CallError>;
 
-/// Sender of JSON-RPC requests and notifications on one connection, which matches the responses to the requests. Sends
-/// requests and notifications and correlates responses.
+/// Sender of JSON-RPC requests and notifications on one connection, which matches the responses to the requests.
 #[derive(Clone)]
 pub struct Peer {
     shared: Arc<PeerShared>,
@@ -118,8 +117,7 @@ struct Waiter {
 }
 
 enum WaiterState {
-    /// The request has no response yet; the waker is that of its future. Holds the waker of the caller once the call
-    /// has been polled.
+    /// The request has no response yet. Holds the waker of the caller once the call has been polled.
     Pending(Option<Waker>),
     /// The response, which the caller has not taken yet.
     Ready(CallResult),

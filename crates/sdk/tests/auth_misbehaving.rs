@@ -274,7 +274,7 @@ const TABLE: &[(Misbehaviour, &str)] = &[
     ),
     (
         Misbehaviour::RegistrationWithoutClientId,
-        "connecting: `ISSUER` did not register this client: its response has no `client_id`; register it \
+        "connecting: `ISSUER` did not register this client: its response has no valid `client_id`; register it \
          there manually and set its client id (HTTP_AUTHORIZATION)",
     ),
     (

@@ -105,7 +105,7 @@ pub struct Processes {
     pub supervisor: Option<PathBuf>,
 }
 
-/// Pool of connections to upstream servers, one per subject, server version and credential.
+/// Pool of connections to upstream servers, one per subject, server, version of its settings and credential.
 pub struct ConnectionPool {
     platform: Arc<dyn Platform>,
     egress: Egress,

@@ -107,7 +107,7 @@ impl From<StoreFailure> for Error {
 
 const MSG_LOGIN_REJECTED: &str = "the database rejects the login: check the user and the password in its URL";
 
-/// Logs a database error and converts it; neither contains data of the database or parts of its URL.
+/// Converts a database error and logs it, unless the input caused it; neither text contains data of the database or parts of its URL.
 fn database_error(error: &tokio_postgres::Error) -> Error {
     let code = error.code().map(SqlState::code);
     let text = match code {

@@ -15,7 +15,8 @@ type Result<T> = std::result::Result<T, StoreFailure>;
 
 /// Number of snapshot rows per fetch, and of audit entries per insert.
 const CHUNK_SIZE: usize = 200;
-/// SQL statements that begin a transaction and lock all tables: other connections can read; writers wait.
+/// SQL statements that begin the transaction of an import and lock the tables of the snapshot: other connections can
+/// read; writers wait.
 const LOCK_TABLES: &str =
     "BEGIN; LOCK TABLE documents, calls, approvals, audit, checkpoints IN EXCLUSIVE MODE";
 

@@ -149,7 +149,7 @@ const EXPECTED_FAILURES: &[(Misbehaviour, &str, &str)] = &[
     (
         Misbehaviour::RegistrationWithoutClientId,
         "beginning",
-        "`ISSUER` did not register this client: its response has no `client_id`",
+        "`ISSUER` did not register this client: its response has no valid `client_id`",
     ),
     (
         Misbehaviour::StateMixedUp,

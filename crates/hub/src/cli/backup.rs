@@ -1,4 +1,4 @@
-//! `linchpin backup` and `linchpin restore`: one file with all data of the hub, independent of the database. Both
+//! `linchpin backup` and `linchpin restore`: one file with the data of the hub's database, of any kind. Both
 //! access the database directly; a backup may run while a hub uses it.
 
 use std::fs::File;

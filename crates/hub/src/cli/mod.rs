@@ -128,9 +128,10 @@ enum Command {
         #[command(subcommand)]
         command: key::Command,
     },
-    /// Back up all data of the hub to one file
+    /// Back up the database of the hub to one file
     ///
-    /// The hub may be running. Secrets stay encrypted. Example: linchpin backup hub.backup
+    /// The hub may be running. Secrets stay encrypted. The key file, the configuration file and the audit segments are
+    /// not in it: copy them separately. Example: linchpin backup hub.backup
     Backup(backup::Backup),
     /// Restore a backup into an empty data directory or database
     ///

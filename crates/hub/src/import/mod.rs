@@ -31,7 +31,7 @@ use crate::terminal::{OutputStyle, one_line};
 
 pub(crate) use formats::ClientFormat;
 
-/// Options of `linchpin import`: files, format and confirmations.
+/// Options of `linchpin import`: files, format, and whether to only show the plan or to skip confirmations.
 pub(crate) struct ImportOptions {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) format: Option<ClientFormat>,

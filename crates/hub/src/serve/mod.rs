@@ -38,7 +38,7 @@ use crate::terminal::{OutputStyle, Style};
 
 /// Poll interval of the configuration file.
 const CONFIG_POLL: Duration = Duration::from_secs(1);
-/// Delay before a failed configuration is applied again. Longer than [`CONFIG_POLL`], because each iteration restarts
+/// Delay before the configuration file is applied again after a failure. Longer than [`CONFIG_POLL`], because each iteration restarts
 /// the poll.
 const APPLY_RETRY: Duration = Duration::from_secs(3);
 

@@ -47,7 +47,7 @@ pub(super) async fn open_hub(
     if recovered > 0 {
         tracing::warn!(
             calls = recovered,
-            "calls that were running when the hub last stopped are recorded with the outcome `unknown`"
+            "calls that were running when a hub stopped are recorded with the status `unknown`"
         );
     }
     if let Err(error) = hub.sign_audit().await {

@@ -15,7 +15,7 @@ use super::{CacheScope, Meta, Resource};
 use crate::encode::{Encode, Encoder, model};
 
 model! {
-    /// Settings of the skills extension in the server capabilities.
+    /// Settings of the skills extension in the server capabilities: whether directories can be read.
     #[derive(Default)]
     pub struct SkillsSettings {
         /// Whether the server supports `resources/directory/read`.

@@ -19,7 +19,7 @@ pub enum ClientError {
         /// I/O error that caused the failure.
         source: io::Error,
     },
-    /// The server rejected the request, the request timed out, or the connection was lost.
+    /// The request failed: the server rejected it, it timed out, or it or its response was lost or invalid.
     Call(CallError),
     /// A tool was called and its result did not arrive: the tool may or may not have run. Such a call is never
     /// retried automatically.

@@ -65,7 +65,7 @@ impl EgressBuilder {
         self
     }
 
-    /// Sets the maximum number of idle connections per host in the pool. Default: 8.
+    /// Sets the maximum number of idle connections per origin (scheme, host and port) in the pool. Default: 8.
     pub fn idle_per_host(mut self, count: usize) -> Self {
         self.limits.idle_per_host = count;
         self

@@ -24,7 +24,7 @@ pub struct Denial<'a> {
     pub host: &'a str,
     /// Address that the policy refused, if known.
     pub address: Option<IpAddr>,
-    /// Reason of the denial, without query, password or headers.
+    /// Reason for the denial, without query, password or headers.
     pub reason: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl Egress {
             && destinations.iter().all(|(target, source, route)| dialer.allows(target, *source, route))
     }
 
-    /// Returns the number of denials through this handle (see [`Egress::on_denied`]).
+    /// Returns the number of requests that were denied through this handle (see [`Egress::on_denied`]).
     pub fn denials(&self) -> u64 {
         self.denials.as_ref().map_or(0, |listener| listener.denials.load(Ordering::Relaxed))
     }

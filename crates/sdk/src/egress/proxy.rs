@@ -50,15 +50,11 @@ impl HttpProxy {
         let target =
             Target::configured(&format!("http://{authority}")).map_err(|error| invalid(error.to_string()))?;
         let authorization = user.map(|user| {
-            let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(percent_decode(user))));
-            value.map(|mut value| {
-                value.set_sensitive(true);
-                value
-            })
+            let text = format!("Basic {}", STANDARD.encode(percent_decode(user)));
+            let mut value = HeaderValue::try_from(text).expect("Base64 is valid in a header");
+            value.set_sensitive(true);
+            value
         });
-        let authorization = authorization.transpose().map_err(|_| {
-            invalid("the credentials in its URL have characters that are not allowed in a header".into())
-        })?;
         Ok(HttpProxy { target, authorization, no_proxy: Vec::new() })
     }
 

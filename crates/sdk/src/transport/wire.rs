@@ -37,7 +37,8 @@ pub(crate) trait Receiver: Send + Sync {
     fn pause_timeouts(&self) -> Box<dyn Send> {
         Box::new(())
     }
-    /// Registers the interface of a transport that can lose a single request without losing the others.
+    /// Registers a transport that sends each request separately: a lost read-only request is then sent again, and tools
+    /// are checked before they are called.
     fn set_per_request(&self, _: Weak<dyn PerRequestTransport>) {}
 }
 

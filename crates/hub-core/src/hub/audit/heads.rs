@@ -47,7 +47,7 @@ impl Hub {
     pub async fn sign_audit(&self) -> Result<()> {
         if self.options.heads.as_ref().is_some_and(|file| file.is_in_data_dir) {
             tracing::warn!(
-                "the key file is in the data directory: the signed head of the audit does not protect against an older copy of it"
+                "the signed head of the audit is in the data directory and does not protect against an older copy of that directory"
             );
         }
         for tenant in self.store.tenants().await? {

@@ -10,7 +10,8 @@ use crate::lock::lock;
 /// Maximum number of call outcomes held in memory.
 const MAX_RESULTS: usize = 64;
 
-/// Outcomes of recent calls that are not (yet) stored, for waiting callers; oldest first.
+/// Outcomes whose results are not stored, because the server has no history or the commit failed, for callers that
+/// wait; oldest first.
 #[derive(Default)]
 pub(in crate::hub) struct RecentResults(Mutex<VecDeque<(TenantId, CallView)>>);
 

@@ -67,7 +67,7 @@ impl RequestClient {
     }
 }
 
-/// Session of a user who has just logged in.
+/// New browser session with its cookie and CSRF token, after a login or a change of the password.
 #[derive(Debug, Clone)]
 pub struct NewSession {
     /// Value of the session cookie.

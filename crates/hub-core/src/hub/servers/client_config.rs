@@ -30,7 +30,8 @@ pub enum ClientApp {
     VsCode,
 }
 
-/// Generated configuration file for another MCP client, with notes about skipped servers.
+/// Generated configuration file with which another MCP client uses servers of the hub directly, with notes on what to
+/// add by hand and which servers were skipped.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ClientConfig {
     /// Content of the configuration file of the client app.

@@ -105,7 +105,7 @@ impl Hub {
         let server = self.admit(actor, server, &RESOURCE, uri).await?;
         let send = |client: Client| client.read(uri).into_future();
         let (contents, redactor) =
-            self.send_read(actor, &server, "the resource cannot be read", send).await?;
+            self.send_read(actor, &server, "failed to read the resource", send).await?;
         self.bounded(&redactor, to_value(&contents, Revision::LATEST))
     }
 
@@ -119,8 +119,7 @@ impl Hub {
     ) -> Result<Value> {
         let server = self.admit(actor, server, &PROMPT, name).await?;
         let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
-        let (prompt, redactor) =
-            self.send_read(actor, &server, "the prompt cannot be rendered", send).await?;
+        let (prompt, redactor) = self.send_read(actor, &server, "failed to get the prompt", send).await?;
         self.bounded(&redactor, to_value(&prompt, Revision::LATEST))
     }
 

@@ -27,7 +27,8 @@ pub(in crate::hub) struct SyncQueue {
 #[derive(Default)]
 struct QueueState {
     queued: HashSet<ServerKey>,
-    /// Start time of the last sync of each server, and whether it is still running.
+    /// Start time of each sync that is running or was started less than [`MIN_SYNC_INTERVAL`] ago, and whether it is
+    /// running.
     started: HashMap<ServerKey, (Instant, bool)>,
 }
 

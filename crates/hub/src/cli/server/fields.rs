@@ -16,7 +16,7 @@ pub(crate) struct ServerFieldArgs {
     /// Request timeout, 1s–300s, for example 45s or 1500ms; a plain number is in seconds. Default: 30s
     #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     timeout: Option<u64>,
-    /// Number of retries for connecting, listing and reading, 0–5. Default: 3
+    /// Number of retries of connecting, listing and reading, 0–5; tool calls are never retried. Default: 3
     #[arg(long, value_name = "COUNT")]
     retries: Option<u32>,
     /// Rate limit of the server in calls per minute. Default: none

@@ -161,7 +161,7 @@ pub(in crate::auth) fn parse_response(
     let id = answer
         .client_id
         .filter(is_valid_text)
-        .ok_or_else(|| failed(&format!("its response has no `client_id`; {advice}")))?;
+        .ok_or_else(|| failed(&format!("its response has no valid `client_id`; {advice}")))?;
     let registered = answer.redirect_uris.as_ref();
     if registered.is_some_and(|uris| !uris.is_empty() && !uris.iter().any(|uri| Some(&**uri) == redirect_uri))
     {

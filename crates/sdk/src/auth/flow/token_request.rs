@@ -82,7 +82,8 @@ impl Flow {
         };
         let mut record = TokenRecord::new(origin, &self.scopes, self.key.clone());
         if tokens.dpop && self.key.is_none() {
-            let text = "the token is bound to a key, but no key was presented: it cannot be used";
+            let text =
+                "the token is bound to a key, but the client requested one without a key: it cannot be used";
             return Err(AuthError::new(AuthErrorKind::Token, text));
         }
         if !tokens.dpop && self.resource_metadata.as_ref().is_some_and(|resource| resource.dpop) {

@@ -258,7 +258,8 @@ impl OAuth {
         self.set(|profile| profile.on_step = Some(Arc::new(callback)))
     }
 
-    /// Sets the source of the current time, with which token expiry is checked. Default: the system clock.
+    /// Sets the source of the current time, for token expiry, `DPoP` proofs and client assertions. Default: the system
+    /// clock.
     pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.set(|profile| profile.clock = Clock::new(now))
     }

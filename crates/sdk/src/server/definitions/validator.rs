@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::derived_schema::DerivedSchema;
 
-/// Compiled JSON Schema that checks the arguments or results of a definition.
+/// Compiled JSON Schema that checks arguments, structured results and elicited content.
 pub(crate) struct Validator {
     #[cfg(feature = "validate")]
     schema: linchpin_schema::Schema,

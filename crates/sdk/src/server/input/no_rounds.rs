@@ -7,7 +7,7 @@ use linchpin_jsonrpc::Params;
 use linchpin_protocol::Revision;
 
 use crate::server::BoxFuture;
-use crate::server::connection::{Connection, Invocation, NewCall, RetryRequest};
+use crate::server::connection::{Connection, Invocation, NotARetry, RetryRequest};
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::request::scope::RequestScope;
 use crate::server::request::work::RequestOutcome;
@@ -69,7 +69,7 @@ impl Connection {
         outcome
     }
 
-    pub(in crate::server) fn resume(&self, _: &RetryRequest<'_>) -> Result<Option<BoxFuture<()>>, NewCall> {
-        Err(NewCall)
+    pub(in crate::server) fn resume(&self, _: &RetryRequest<'_>) -> Result<Option<BoxFuture<()>>, NotARetry> {
+        Err(NotARetry)
     }
 }

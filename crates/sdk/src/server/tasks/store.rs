@@ -1,4 +1,4 @@
-//! Task store: in memory, or an implementation of [`TaskStore`].
+//! Storage of tasks: the trait [`TaskStore`], the stored [`TaskRecord`], and the default store in memory.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -13,7 +13,8 @@ use super::observed::Observations;
 use crate::HttpService;
 use crate::server::random_id;
 
-/// Scopes that the test authority supports: the first one is enough to connect, the second one permits everything.
+/// Scopes that the test authority supports: `write` for calls of the tool `write`, `read` for all other requests, and
+/// `offline_access` for a refresh token.
 pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
 /// Client id for which the test identity provider issues ID tokens.
 pub(super) const IDP_CLIENT: &str = "idp-client";

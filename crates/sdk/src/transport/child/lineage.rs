@@ -9,7 +9,8 @@ use super::process_finder::ProcessFinder;
 use super::process_tree::{KILL_TIMEOUT, kill_all};
 use crate::server::random_id;
 
-/// Environment variable with the markers of connections and lineages of a process, separated by colons.
+/// Environment variable that marks a server process and its descendants, so that they can be found and killed: markers
+/// of their connections and lineages, separated by colons.
 pub(super) const LINEAGE_VARIABLE: &str = "LINCHPIN_LINEAGE";
 /// Maximum number of repeated scans because of a process in the middle of `exec`. More often than for a connection,
 /// since the process may be the start of a server.

@@ -103,7 +103,7 @@ pub(super) fn status(status: StatusCode, challenge: Option<&HeaderValue>, body: 
     let (code, message) = match status {
         StatusCode::UNAUTHORIZED => {
             let scheme = scheme.map_or(String::new(), |scheme| format!(" ({scheme})"));
-            let advice = "set `auth` on the client";
+            let advice = "set `auth` on the client, or check its token or password";
             (UNAUTHORIZED, format!("the server requires authentication{scheme}: {advice}"))
         }
         StatusCode::FORBIDDEN => (FORBIDDEN, "the server rejected the request: HTTP 403".to_owned()),

@@ -288,7 +288,9 @@ impl HttpConnection {
                     Ok(_) => Err(ResumeError::Permanent(CallError::Lost(
                         "the server does not resume event streams".into(),
                     ))),
-                    Err(_) => Err(ResumeError::Transient("the stream was cut".into())),
+                    Err(_) => {
+                        Err(ResumeError::Transient("the resumed stream broke before its first event".into()))
+                    }
                 }
             }
             StatusCode::NOT_FOUND if has_session => Err(ResumeError::SessionLost(generation)),

@@ -1,4 +1,4 @@
-//! Options of the HTTP transport of a client.
+//! HTTP transport of a client, [`HttpTransport`], with its options.
 
 use std::fmt;
 use std::io;

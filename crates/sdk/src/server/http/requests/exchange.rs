@@ -186,14 +186,14 @@ impl<'a> RequestExchange<'a> {
     }
 
     fn body(&self) -> StreamBody {
-        let quiet = self.endpoint.options.keep_alive;
-        let Some(in_use) = &self.session else { return StreamBody::new(self.outbox.clone(), quiet) };
+        let keep_alive = self.endpoint.options.keep_alive;
+        let Some(in_use) = &self.session else { return StreamBody::new(self.outbox.clone(), keep_alive) };
         let session = in_use.session();
         let store = &self.endpoint.options.events;
         let stream =
             SessionStream::new(session.next_stream(), 0, self.outbox.clone(), session.retention(store));
         session.add_stream(stream.clone());
-        StreamBody::resumable(stream, quiet).with_priming_event()
+        StreamBody::resumable(stream, keep_alive).with_priming_event()
     }
 
     fn stream(

@@ -95,7 +95,7 @@ fn standalone_stream(endpoint: &Endpoint, session: &HttpSession) -> Arc<SessionS
 
 /// Resumes an SSE stream after the event `number`; `None` if that is not possible without a gap.
 async fn resume(endpoint: &Endpoint, session: &HttpSession, stream: u32, number: u64) -> Option<StreamBody> {
-    let quiet = endpoint.options.keep_alive;
+    let keep_alive = endpoint.options.keep_alive;
     let events = &endpoint.options.events;
     let live = if stream == STANDALONE {
         Some(standalone_stream(endpoint, session))
@@ -106,10 +106,10 @@ async fn resume(endpoint: &Endpoint, session: &HttpSession, stream: u32, number:
     let Some(live) = live.filter(|live| live.contains_event(number)) else {
         let missed = events.load_after(&session.key, stream, number).await;
         let all = !missed.is_empty() && is_gapless(number, &missed);
-        return all.then(|| StreamBody::finished(stream, &missed, quiet));
+        return all.then(|| StreamBody::finished(stream, &missed, keep_alive));
     };
     // Take over the stream before loading the missed events, so that no event can be lost in between.
-    let body = StreamBody::resumable(live, quiet);
+    let body = StreamBody::resumable(live, keep_alive);
     let missed = events.load_after(&session.key, stream, number).await;
     body.with_missed_events(number, &missed)
 }

@@ -28,7 +28,7 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// MCP session id, as sent in the header by the client.
+/// MCP session id: 32 random bytes, which the session header carries as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::server::http) struct SessionId([u8; 32]);
 

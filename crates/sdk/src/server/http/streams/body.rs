@@ -35,7 +35,7 @@ pub(in crate::server::http) struct StreamBody {
 }
 
 impl StreamBody {
-    /// Creates a stream that ends with its response.
+    /// Creates the body of a stream that cannot be resumed. It ends after the last message of the outbox.
     pub(in crate::server::http) fn new(outbox: Arc<Outbox>, keep_alive_interval: Duration) -> Self {
         StreamBody {
             outbox,
@@ -51,29 +51,36 @@ impl StreamBody {
     }
 
     /// Creates the body of a response that carries a resumable stream. The response that carried it before ends.
-    pub(in crate::server::http) fn resumable(stream: Arc<SessionStream>, quiet: Duration) -> Self {
+    pub(in crate::server::http) fn resumable(
+        stream: Arc<SessionStream>,
+        keep_alive_interval: Duration,
+    ) -> Self {
         let response_number = stream.attach();
-        Self::with_stream(stream, response_number, quiet)
+        Self::with_stream(stream, response_number, keep_alive_interval)
     }
 
     /// Creates the body of a response that carries a resumable stream; `None` if another response already carries it.
     pub(in crate::server::http) fn resumable_if_detached(
         stream: Arc<SessionStream>,
-        quiet: Duration,
+        keep_alive_interval: Duration,
     ) -> Option<Self> {
         let response_number = stream.attach_if_detached()?;
-        Some(Self::with_stream(stream, response_number, quiet))
+        Some(Self::with_stream(stream, response_number, keep_alive_interval))
     }
 
-    fn with_stream(stream: Arc<SessionStream>, response_number: u64, quiet: Duration) -> Self {
-        let mut body = Self::new(stream.outbox().clone(), quiet);
+    fn with_stream(stream: Arc<SessionStream>, response_number: u64, keep_alive_interval: Duration) -> Self {
+        let mut body = Self::new(stream.outbox().clone(), keep_alive_interval);
         body.resumable = Some((stream, response_number));
         body
     }
 
     /// Creates a body with the missed events of a finished stream.
-    pub(in crate::server::http) fn finished(stream: u32, missed: &[StoredEvent], quiet: Duration) -> Self {
-        let mut body = Self::new(Arc::new(Outbox::without_callback(0)), quiet);
+    pub(in crate::server::http) fn finished(
+        stream: u32,
+        missed: &[StoredEvent],
+        keep_alive_interval: Duration,
+    ) -> Self {
+        let mut body = Self::new(Arc::new(Outbox::without_callback(0)), keep_alive_interval);
         body.is_last = true;
         for event in missed {
             write_event(Some((stream, event.number)), &event.message, &mut body.pending);
@@ -148,8 +155,8 @@ impl StreamBody {
 
     /// Schedules the next wake-up: for a keep-alive comment, or at the deadline.
     fn schedule_wake(&mut self) {
-        let quiet = Instant::now() + self.keep_alive_interval;
-        self.wake_timer.as_mut().reset(self.deadline.map_or(quiet, |end| end.min(quiet)));
+        let next_ping = Instant::now() + self.keep_alive_interval;
+        self.wake_timer.as_mut().reset(self.deadline.map_or(next_ping, |end| end.min(next_ping)));
     }
 
     fn finish(&mut self) {
