@@ -212,7 +212,8 @@ impl SignedState {
             notes.push(text.to_owned());
         }
         if file.is_in_data_dir {
-            let text = "the signed head is in the data directory, so an older copy of that directory cannot be detected: move the key file elsewhere, or change `head` in `[audit]`";
+            let text = "the signed head is in the data directory, so an older copy of that directory cannot be detected: move \
+                        the key file elsewhere, or change `head` in `[audit]`";
             notes.push(text.to_owned());
         }
         notes

@@ -259,13 +259,12 @@ impl Account {
         challenge.is_insufficient_scope() || *source == Some(TokenOrigin::Refresh) || !can_renew
     }
 
-    /// Returns whether a token operation must still run: none that counts for the caller completed since `generation`.
-    /// A failure for lack of a redirect handler does not count for callers that have one.
+    /// Returns whether a token operation must still run: none has completed since `generation`, or only one that failed
+    /// for lack of a redirect handler, which this caller has.
     fn is_pending(&self, generation: u64, may_ask: bool) -> bool {
         let live = lock(&self.state);
-        let involves_user = |error: &AuthError| {
-            matches!(error.kind(), AuthErrorKind::SignInRequired | AuthErrorKind::UserAbandoned)
-        };
+        let user_errors = [AuthErrorKind::SignInRequired, AuthErrorKind::UserAbandoned];
+        let involves_user = |error: &AuthError| user_errors.contains(&error.kind());
         let needed_user = !live.redirect_allowed && live.last_result.as_ref().is_err_and(involves_user);
         live.generation == generation || (may_ask && needed_user)
     }
