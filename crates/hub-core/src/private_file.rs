@@ -16,7 +16,7 @@ pub enum InsecurePermissions {
     /// Other users can write to the checked folder.
     #[error("other users can put files into the folder: restrict access with `chmod 700`")]
     WritableByOthers,
-    /// Another user owns the file.
+    /// Another user owns the file or folder.
     #[error("the file or folder belongs to another user: change its owner with `chown`")]
     OwnedByOther,
 }

@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 256 << 10;
 pub struct HeadFile {
     /// Path of the file of signed heads.
     pub path: PathBuf,
-    /// Location of the store: the data directory, or the name of the database.
+    /// Location of the store: the data directory, or host, port and name of the database.
     pub location: String,
     /// Whether the head file is in the data directory, where it protects less. Then a copy of the directory contains a
     /// copy of it.
@@ -38,7 +38,7 @@ pub struct HeadFile {
 pub struct SignedHead {
     /// Id of the store that contains the audit.
     pub store: String,
-    /// Location of the store that contains the audit: the data directory, or the name of the database.
+    /// Location of the store that contains the audit: the data directory, or host, port and name of the database.
     #[serde(rename = "place")]
     pub location: String,
     /// Tenant whose audit chain head is signed.

@@ -43,9 +43,9 @@ pub(super) async fn run(context: &CommandContext, export: Export) -> Result<(), 
     if matches!(format, ExportFormat::OpenAi | ExportFormat::Anthropic | ExportFormat::Gemini) {
         let agent = agent::find_optional(&api, agent.as_deref()).await?;
         if server.len() > 1 {
-            return Err(CliError::usage(
-                "tool formats accept at most one --server: give it once, or omit it to export all tools",
-            ));
+            return Err(CliError::usage(format!(
+                "the format `{name}` exports tools of at most one server: give --server once, or omit it to export all tools",
+            )));
         }
         let path = format!(
             "/export/{name}{}",

@@ -39,7 +39,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Prints a list as a table, or the text `empty_text` if it is empty.
+    /// Prints a list: as JSON, as a table, or the text `empty_text` if it is empty.
     pub(crate) fn print_list(self, items: &[Value], columns: &[Column], empty_text: &str) -> io::Result<()> {
         if self.json {
             return self.print_value(&Value::Array(items.to_vec()));
@@ -53,7 +53,7 @@ impl Output {
         print(&table(&rows, 0, OutputStyle::stdout()))
     }
 
-    /// Prints one item, with a line for each field that has a value.
+    /// Prints one item: as JSON, or with a line for each column that has a value.
     pub(crate) fn print_details(self, item: &Value, columns: &[Column]) -> io::Result<()> {
         if self.json {
             return self.print_value(item);

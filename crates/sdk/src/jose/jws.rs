@@ -50,8 +50,8 @@ impl<'a> CompactJws<'a> {
         let header = Header::parse(&parse_object(header, "header")?)?;
         let claims = parse_object(claims, "payload")?;
         let signature = decode(signature).filter(|signature| !signature.is_empty());
-        let signature =
-            signature.ok_or_else(|| JoseError::new("the signature of the token is not base64url"))?;
+        let signature = signature
+            .ok_or_else(|| JoseError::new("the signature of the token is empty or not base64url"))?;
         Ok(CompactJws { signing_input: signed, signature, header, claims })
     }
 

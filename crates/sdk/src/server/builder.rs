@@ -128,12 +128,12 @@ impl Server {
     /// Layers, hooks and custom methods belong to the server that runs: mounting a server that has any of them is an
     /// error.
     pub fn mount(self, prefix: &str, other: Server) -> Self {
-        let hook = other.settings.hook();
+        let obstacle = other.settings.mount_obstacle();
         let state = Arc::new(other.settings.state);
-        let mounted = match (other.error, hook) {
+        let mounted = match (other.error, obstacle) {
             (Some(error), _) => Err(error),
-            (None, Some(hook)) => Err(Error::setup(format!(
-                "the server `{}` cannot be mounted: it has {hook}; register that on the outer server",
+            (None, Some(obstacle)) => Err(Error::setup(format!(
+                "the server `{}` cannot be mounted: it has {obstacle}; register that on the outer server",
                 other.settings.info.name
             ))),
             (None, None) => {

@@ -141,7 +141,8 @@ impl Connection {
         &self.caller.streams
     }
 
-    /// Returns whether a request on this connection may stay open: not in a batch, whose responses are sent together.
+    /// Returns whether a request on this connection may stay open as a stream of notifications: not if the connection
+    /// carries only one response, nor in a batch, whose responses are sent together.
     pub(crate) fn has_streams(&self) -> bool {
         matches!(self.reply_channel, ReplyChannel::Lasting | ReplyChannel::Request)
     }

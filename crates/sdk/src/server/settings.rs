@@ -63,8 +63,8 @@ pub(crate) type VisibilityFilter = Box<dyn Fn(DefinitionRef<'_>, &Context) -> bo
 
 impl ServerSettings {
     /// Returns the first setting that prevents mounting this server in another one, such as layers or hooks.
-    pub(crate) fn hook(&self) -> Option<&'static str> {
-        let hooks = [
+    pub(crate) fn mount_obstacle(&self) -> Option<&'static str> {
+        let obstacles = [
             ("layers", !self.layers.is_empty()),
             ("custom methods", !self.requests.is_empty()),
             ("notification handlers", !self.notifications.is_empty()),
@@ -73,7 +73,7 @@ impl ServerSettings {
             ("an error hook (`on_error`)", self.on_error.is_some()),
             ("a visibility filter (`visible`)", self.visible.is_some()),
         ];
-        hooks.into_iter().find_map(|(hook, present)| present.then_some(hook))
+        obstacles.into_iter().find_map(|(obstacle, present)| present.then_some(obstacle))
     }
 
     pub(crate) fn new(info: Implementation) -> Self {

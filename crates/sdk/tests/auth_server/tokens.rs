@@ -24,7 +24,7 @@ fn with_claim(key: &Key, name: &str, value: Value) -> String {
 /// Malformed tokens, regardless of their signature.
 fn misshapen(key: &Key) -> Vec<(String, &'static str)> {
     const PARTS: &str = "the token is not a JWT: expected three parts separated by dots";
-    const SIGNATURE: &str = "the signature of the token is not base64url";
+    const SIGNATURE: &str = "the signature of the token is empty or not base64url";
     const WRONG: &str = "the signature is invalid";
     const TYP: &str = "the token is not an access token: its typ must be at+jwt or JWT";
     let good = key.sign(&claims());

@@ -381,7 +381,7 @@ fn may_have_run(error: &ClientError) -> bool {
         ClientError::Call(error) => match error {
             CallError::Rejected(_) | CallError::Closed(_) | CallError::TooManyPending(_) => false,
             CallError::Transport { status: Some(400..500), .. } => false,
-            CallError::Transport { code, .. } => !NOT_SENT_CODES.contains(code),
+            CallError::Transport { code, .. } => !NOT_RUN_CODES.contains(code),
             CallError::TimedOut(_) | CallError::Lost(_) | CallError::Malformed(_) => true,
         },
         ClientError::Task { status, .. } => !matches!(status, TaskStatus::Failed | TaskStatus::Cancelled),
@@ -399,8 +399,9 @@ fn may_have_run(error: &ClientError) -> bool {
     }
 }
 
-/// Error codes of the SDK for failures in which nothing was sent.
-const NOT_SENT_CODES: [&str; 6] = [
+/// Error codes of the SDK for failures after which the tool cannot have run: nothing was sent, or the response was a
+/// redirect that is not followed.
+const NOT_RUN_CODES: [&str; 6] = [
     "HTTP_CONNECT",
     "HTTP_REQUEST",
     "HTTP_REDIRECT",

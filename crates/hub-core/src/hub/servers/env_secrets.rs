@@ -106,7 +106,7 @@ impl Hub {
         Ok(server)
     }
 
-    /// Returns the environment variables whose secrets are not stored in the vault yet.
+    /// Returns the environment variables whose secrets are not in the vault, or were stored for another command.
     pub(in crate::hub) async fn missing_secrets(
         &self,
         tenant: TenantId,

@@ -36,7 +36,7 @@ pub struct ServerView {
     pub env: Vec<String>,
     /// Names of the environment variables whose values are in the vault.
     pub secrets: Vec<String>,
-    /// Environment secrets that are not stored yet. The server cannot start without them.
+    /// Environment secrets that are missing or were stored for another command. The server cannot start without them.
     pub missing_secrets: Vec<String>,
     /// Whether the configuration file declares the server. It can then be changed only there.
     pub is_configured: bool,

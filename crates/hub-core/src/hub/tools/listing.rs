@@ -98,7 +98,9 @@ impl ToolListing {
             return Some(format!("its definition has {size} bytes; the limit is {MAX_DEFINITION_BYTES}"));
         }
         let exceeds_limit = self.size + size > MAX_LISTING_BYTES;
-        exceeds_limit.then(|| format!("the definitions of all tools exceed {MAX_LISTING_BYTES} bytes"))
+        exceeds_limit.then(|| {
+            format!("with it, the tool definitions of the server would exceed {MAX_LISTING_BYTES} bytes")
+        })
     }
 
     fn skip(&mut self, name: &str, reason: String, redactor: &Redactor) {

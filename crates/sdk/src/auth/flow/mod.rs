@@ -59,7 +59,7 @@ pub(super) enum FlowAction {
     Done(Box<TokenRecord>),
 }
 
-/// Input of the authorization flow: the outcome of its last action.
+/// Input of the authorization flow: its start, or the outcome of its last action.
 pub(super) enum FlowEvent {
     Start,
     Response(FlowResponse),

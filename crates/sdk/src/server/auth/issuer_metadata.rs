@@ -49,8 +49,9 @@ async fn fetch_jwks_uri(egress: &Egress, target: &Target, issuer: &str) -> Resul
 
 /// Fetches the key set at a URL.
 pub(super) async fn fetch_keys(egress: &Egress, target: &Target) -> Result<KeySet, String> {
-    let (document, max_age) =
-        get_json(egress, target).await?.ok_or_else(|| format!("no keys found at {target}"))?;
+    let (document, max_age) = get_json(egress, target)
+        .await?
+        .ok_or_else(|| format!("{target} responded with a client error (HTTP 4xx) instead of keys"))?;
     Ok(KeySet { keys: parse_keys(&document).map_err(|error| format!("{error} at {target}"))?, max_age })
 }
 

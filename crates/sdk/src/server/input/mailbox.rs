@@ -53,9 +53,9 @@ struct MailboxState {
     replayed_keys: BTreeSet<String>,
     /// Whether a server request differs from the earlier request of the same name.
     has_diverged: bool,
-    /// Keys of the server requests since the start of this run, and names of the steps that ran or were found in the
-    /// log.
+    /// Keys of the server requests that this run of the call has sent or replayed, so that none is used twice.
     used_keys: BTreeSet<String>,
+    /// Names of the steps that ran in this run of the call, or whose results were in the replay log.
     used_steps: BTreeSet<String>,
     /// Whether the tool, not a layer, has run steps. Steps before and after it belong to layers.
     tool_has_steps: bool,

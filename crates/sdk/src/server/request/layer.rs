@@ -1,4 +1,4 @@
-//! Middleware: layers around every request, outermost first.
+//! Middleware: layers around every request except `initialize`. The layer that is added first is the outermost.
 
 use std::sync::Arc;
 

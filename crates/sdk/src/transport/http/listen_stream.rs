@@ -72,7 +72,9 @@ impl HttpConnection {
                 self.report_diagnostic(|| format!("the session stream is abandoned: {reason}"));
                 return;
             };
-            self.report_diagnostic(|| format!("the session stream was cut ({reason}): reconnecting"));
+            self.report_diagnostic(|| {
+                format!("the session stream was cut or could not be opened ({reason}): trying again")
+            });
             tokio::time::sleep(delay).await;
         }
     }

@@ -82,7 +82,7 @@ pub(in crate::server::http) async fn save_changes(endpoint: &Endpoint, message: 
     });
 }
 
-/// Ends a session, in this process and in the session store.
+/// Ends a session, in this process and in the session store, and deletes its stored events.
 pub(in crate::server::http) fn end(endpoint: &Endpoint, id: &SessionId) {
     let key = id.key();
     let end = || {
