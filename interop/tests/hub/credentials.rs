@@ -33,7 +33,7 @@ fn e4_each_agent_has_its_own_credential() {
     });
     let nobody = who(&as_eve);
     assert_eq!(nobody["status"], "error");
-    assert!(text(&nobody["error"]).contains("credentials"), "{nobody}");
+    assert!(text(&nobody["error"]).contains("no credential is stored"), "{nobody}");
 
     // A new token for one agent closes only the connections of that agent.
     set(&ada, "secret-of-ada-2");
