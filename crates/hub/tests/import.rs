@@ -397,7 +397,7 @@ fn what_is_wrong_hinders_no_other() {
     let reasons: Vec<_> = servers.iter().map(|row| row["reason"].as_str().unwrap_or_default()).collect();
     let expected = [
         "/double/.mcp.json`, line 3, column 3: duplicate key",
-        "/none.json`: cannot be read",
+        "/none.json`: the file cannot be read",
         "",
         "`mcpServers.nothing.command`: missing",
         "`mcpServers.no-object`: must be an object",

@@ -211,7 +211,7 @@ fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
 
     home.write(&format!("listen = \"127.0.0.1:1\"\n{program}"));
     let line: Value = serde_json::from_str(&hub.wait_for("only after a restart")).unwrap();
-    assert_eq!((&line["level"], &line["late"]), (&"WARN".into(), &"listen".into()));
+    assert_eq!((&line["level"], &line["restart_required"]), (&"WARN".into(), &"listen".into()));
 
     home.write(&program);
     home.ok(&["server", "disable", "one"]);
