@@ -157,7 +157,7 @@ fn each_client_has_its_own_way_to_name_a_secret() {
     home.run(&["export", "cursor", "--server", "nobody"]).expect_output(1, &["nobody"]);
     home.run(&["export", "cursor", "--agent", "a"]).expect_output(2, &["--agent requires a tool format"]);
     home.run(&["export", "openai", "--server", "a", "--server", "b"])
-        .expect_output(2, &["at most one --server"]);
+        .expect_output(2, &["at most one server"]);
 
     let rest = rest::Rest::ready(&home.data().join("hub.json"));
     let answer = rest.send("GET", "/api/v1/export/clients/cursor?servers=open,far", None).unwrap().json();

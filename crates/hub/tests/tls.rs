@@ -120,7 +120,7 @@ fn a_certificate_that_has_changed_is_taken_over_and_a_broken_one_is_not() {
     assert_eq!(health(&url), Ok(200));
     fs::remove_file(home.data().join("hub.key")).unwrap();
     let line = hub.wait_for("using the previous one");
-    assert!(line.contains("hub.key`: cannot be read"), "{line}");
+    assert!(line.contains("hub.key`: the file cannot be read"), "{line}");
     assert_eq!(health(&url), Ok(200));
     put(&home, "other.pem", EXPIRED);
     put(&home, "hub.key", KEY);
@@ -145,7 +145,7 @@ fn a_hub_that_others_could_harm_does_not_start() {
     fs::set_permissions(home.data().join("hub.key"), Permissions::from_mode(0o640)).unwrap();
     home.run(&here).expect_output(1, &["hub.key`: insecure permissions of the TLS key", "chmod 600"]);
     fs::remove_file(home.data().join("hub.pem")).unwrap();
-    home.run(&here).expect_output(1, &["hub.pem`: cannot be read"]);
+    home.run(&here).expect_output(1, &["hub.pem`: the file cannot be read"]);
     home.write("url = \"https://hub.example\"\nproxies = [\"10.0.0.5\"]\n");
     home.run(&["--listen", "0.0.0.0:0"]).expect_output(1, &["no user has a password yet"]);
 }

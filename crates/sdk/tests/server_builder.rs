@@ -331,7 +331,8 @@ fn parameters_that_cannot_be_mirrored_are_refused() {
          does not have: its parameters are `a`, `b`"
     );
     assert!(
-        add(Tool::new("add").header("a", "A").header("b", "a")).contains("the same header as the one of `a`")
+        add(Tool::new("add").header("a", "A").header("b", "a"))
+            .contains("the parameter `a` already has this header")
     );
     assert!(add(Tool::new("add").header("a", "A b")).contains("must consist of letters"));
     let schema = json!({"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}});
