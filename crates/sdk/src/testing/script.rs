@@ -32,7 +32,7 @@ type ScriptHandler = Arc<dyn Fn(&Value) -> Reaction + Send + Sync>;
 /// let client = Client::over(script.clone()).connect().await.unwrap();
 /// let error = client.tools().all().await.unwrap_err();
 /// assert!(error.to_string().contains("did not end"));
-/// assert_eq!(script.received("tools/list").len(), 2);
+/// assert_eq!(script.received_messages("tools/list").len(), 2);
 /// # }
 /// ```
 #[derive(Clone)]

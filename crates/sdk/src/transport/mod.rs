@@ -50,7 +50,7 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 /// Handle with which a client closes the open connection of a transport. Dropping it closes the connection at once.
 pub trait TransportHandle: Send + Sync {
     /// Closes the connection gracefully: sent messages are delivered, and all resources are released.
-    /// [`Wire::ended`] has been called when the future completes.
+    /// [`Wire::report_closed`] has been called when the future completes.
     fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// Waits until all notifications sent so far are delivered, for transports in which later messages could
