@@ -1,122 +1,258 @@
 //! Overhead of the hub's call pipeline: authentication, policy, argument validation, call record and audit. The same
-//! tool of the same server is called alternately directly and through the hub, in one process.
+//! tool of the same server, which runs in a process of its own, is called alternately directly and through the hub.
 //!
 //! ```text
-//! cargo run --release -p bench --bin bench-call-overhead -- [calls] [at once] [power]
+//! cargo run --release -p bench --bin bench-call-overhead -- [--json] [CALLS] [IN_FLIGHT] [power]
 //! ```
 //!
-//! With `power`, each call waits for the disk before it is sent and after its result; `TMPDIR` selects the disk.
+//! Case `user`: a call of an authenticated user, without credentials. Case `agent`: a call with the token of an agent
+//! that has a rate limit, to a server with a bearer credential; arguments and results are stored.
+//!
+//! `CALLS` is the number of calls of each kind and run, and each case has five runs. The figures are medians of the
+//! runs; CPU times include the upstream process. With `power`, each call waits for the disk before it is sent and
+//! after its result; `TMPDIR` selects the disk. `--hub-only CASE` makes only the calls through the hub, once, for
+//! profilers.
 
+mod hub_caller;
 mod upstream;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use linchpin::Client;
+use linchpin_hub_core::hub::Hub;
 use linchpin_hub_store::{Durability, Sqlite};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use hub_caller::Caller;
+use upstream::Upstream;
+
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-const ROUNDS: usize = 5;
+const RUNS: usize = 5;
+/// Calls before the first measurement: connections are opened and caches filled.
+const WARM_UP_CALLS: usize = 200;
+const CASES: [&str; 2] = ["user", "agent"];
 
-/// Measurements of the direct calls or of those through the hub.
-#[derive(Default)]
-struct Measurement {
-    times: Vec<Duration>,
-    wall: Duration,
-    cpu: Duration,
+/// Command line.
+struct Options {
+    json: bool,
+    durability: Durability,
+    hub_only: Option<String>,
+    calls: usize,
+    in_flight: usize,
 }
 
-#[expect(clippy::print_stdout, reason = "the report")]
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let (words, numbers): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|text| text == "power");
-    let durability = if words.is_empty() { Durability::Process } else { Durability::Power };
-    let mut numbers = numbers.iter().map(|text| text.parse::<usize>());
-    let calls = numbers.next().transpose()?.unwrap_or(5_000);
-    let at_once = numbers.next().transpose()?.unwrap_or(1).max(1);
-    let mut running = JoinSet::new();
-    let url = upstream::serve(&mut running).await?;
-
-    let client = Client::http(&url).connect().await?;
-    let place = tempfile::tempdir()?;
-    let store = Arc::new(Sqlite::open_with(&place.path().join("hub.db"), durability)?);
-    let hub = upstream::hub(store, place.path())?;
-    upstream::add(&hub, &url).await?;
-
-    let (mut direct, mut through) = (Measurement::default(), Measurement::default());
-    for _ in 0..ROUNDS {
-        direct
-            .measure(calls / ROUNDS, at_once, || {
-                let client = client.clone();
-                async move { Ok(client.call("echo", json!({ "message": "hello" })).await.map(drop)?) }
-            })
-            .await?;
-        through.measure(calls / ROUNDS, at_once, || upstream::call(hub.clone())).await?;
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let mut options = Options {
+            json: false,
+            durability: Durability::Process,
+            hub_only: None,
+            calls: 5_000,
+            in_flight: 1,
+        };
+        let mut numbers = 0;
+        while let Some(argument) = arguments.next() {
+            match &*argument {
+                "--json" => options.json = true,
+                "power" => options.durability = Durability::Power,
+                "--hub-only" => options.hub_only = Some(arguments.next().context("--hub-only needs a case")?),
+                number => {
+                    let number =
+                        number.parse::<usize>().with_context(|| format!("`{argument}` is no number"))?;
+                    match numbers {
+                        0 => options.calls = number.max(1),
+                        1 => options.in_flight = number.max(1),
+                        _ => bail!("at most two numbers: CALLS and IN_FLIGHT"),
+                    }
+                    numbers += 1;
+                }
+            }
+        }
+        Ok(options)
     }
-    println!("{calls} calls each, {at_once} in flight, {durability:?}; microseconds");
-    println!("{:10} {:>8} {:>8} {:>8} {:>10}", "", "p50", "p99", "CPU", "calls/s");
-    println!("{}\n{}", direct.line("direct"), through.line("hub"));
-    println!(
-        "{:10} {:>8.1} {:>8.1} {:>8.1}",
-        "overhead",
-        through.percentile(50) - direct.percentile(50),
-        through.percentile(99) - direct.percentile(99),
-        through.cpu_each() - direct.cpu_each()
-    );
-    Ok(())
 }
 
-impl Measurement {
-    async fn measure<F, Fut>(&mut self, calls: usize, at_once: usize, call: F) -> anyhow::Result<()>
+/// Hub with its caller, and a direct client of the same server.
+struct Bench {
+    upstream: Upstream,
+    client: Client,
+    hub: Arc<Hub>,
+    caller: Caller,
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    async fn new(case: &str, durability: Durability) -> anyhow::Result<Self> {
+        let upstream = Upstream::start()?;
+        let client = Client::http(&upstream.url).connect().await?;
+        let folder = tempfile::tempdir()?;
+        let store = Arc::new(Sqlite::open_with(&folder.path().join("hub.db"), durability)?);
+        let hub = hub_caller::new_hub(store, folder.path())?;
+        let caller = match case {
+            "user" => Caller::user(&hub, &upstream.url).await?,
+            "agent" => Caller::agent(&hub, &upstream.url).await?,
+            _ => bail!("unknown case `{case}`: use one of {}", CASES.join(", ")),
+        };
+        let bench = Bench { upstream, client, hub, caller, _folder: folder };
+        bench.direct(WARM_UP_CALLS, 1).await?;
+        bench.through_hub(WARM_UP_CALLS, 1).await?;
+        Ok(bench)
+    }
+
+    async fn direct(&self, calls: usize, in_flight: usize) -> anyhow::Result<Run> {
+        let call = || {
+            let client = self.client.clone();
+            async move { Ok(client.call("echo", json!({ "message": "hello" })).await.map(drop)?) }
+        };
+        Run::measure(calls, in_flight, self.upstream.pid(), call).await
+    }
+
+    async fn through_hub(&self, calls: usize, in_flight: usize) -> anyhow::Result<Run> {
+        let call = || self.caller.clone().call(self.hub.clone());
+        Run::measure(calls, in_flight, self.upstream.pid(), call).await
+    }
+}
+
+/// Figures of one run, in microseconds per call.
+struct Run {
+    p50: f64,
+    p99: f64,
+    cpu: f64,
+    calls_per_second: f64,
+}
+
+impl Run {
+    async fn measure<F, Fut>(calls: usize, in_flight: usize, upstream: u32, call: F) -> anyhow::Result<Run>
     where
         F: Fn() -> Fut,
         Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
+        let cpu_time = || Ok::<_, anyhow::Error>(cpu_time(std::process::id())? + cpu_time(upstream)?);
         let (cpu, begin) = (cpu_time()?, Instant::now());
-        let (mut all, mut left) = (JoinSet::new(), calls);
-        while left > 0 || !all.is_empty() {
-            while left > 0 && all.len() < at_once {
+        let (mut tasks, mut left, mut times) = (JoinSet::new(), calls, Vec::with_capacity(calls));
+        while left > 0 || !tasks.is_empty() {
+            while left > 0 && tasks.len() < in_flight {
                 let call = call();
-                all.spawn(async move {
+                tasks.spawn(async move {
                     let begin = Instant::now();
                     call.await.map(|()| begin.elapsed())
                 });
                 left -= 1;
             }
-            if let Some(done) = all.join_next().await {
-                self.times.push(done??);
+            if let Some(done) = tasks.join_next().await {
+                times.push(done??);
             }
         }
-        self.wall += begin.elapsed();
-        self.cpu += cpu_time()?.saturating_sub(cpu);
-        Ok(())
-    }
-
-    /// Returns a percentile of the durations.
-    fn percentile(&self, percent: usize) -> f64 {
-        let mut times = self.times.clone();
+        let (wall, cpu) = (begin.elapsed(), cpu_time()?.saturating_sub(cpu));
         times.sort_unstable();
-        times.get(times.len() * percent / 100).map_or(0.0, micros)
+        let percentile = |percent: usize| times.get(times.len() * percent / 100).map_or(0.0, micros);
+        Ok(Run {
+            p50: percentile(50),
+            p99: percentile(99),
+            cpu: micros(&cpu) / count(calls),
+            calls_per_second: count(calls) / wall.as_secs_f64(),
+        })
+    }
+}
+
+/// Runs of one case.
+struct Case {
+    name: &'static str,
+    /// Pairs of a direct run and one through the hub.
+    runs: Vec<(Run, Run)>,
+}
+
+impl Case {
+    async fn measure(name: &'static str, options: &Options) -> anyhow::Result<Self> {
+        let bench = Bench::new(name, options.durability).await?;
+        let mut runs = Vec::new();
+        for _ in 0..RUNS {
+            let direct = bench.direct(options.calls, options.in_flight).await?;
+            runs.push((direct, bench.through_hub(options.calls, options.in_flight).await?));
+        }
+        Ok(Case { name, runs })
     }
 
-    fn cpu_each(&self) -> f64 {
-        micros(&self.cpu) / count(self.times.len())
+    /// Returns the median of a figure over the runs.
+    fn median(&self, figure: impl Fn(&(Run, Run)) -> f64) -> f64 {
+        let mut figures: Vec<f64> = self.runs.iter().map(figure).collect();
+        figures.sort_unstable_by(f64::total_cmp);
+        figures[figures.len() / 2]
     }
 
-    fn line(&self, name: &str) -> String {
-        let rate = count(self.times.len()) / self.wall.as_secs_f64();
-        format!(
-            "{name:10} {:>8.1} {:>8.1} {:>8.1} {rate:>10.0}",
-            self.percentile(50),
-            self.percentile(99),
-            self.cpu_each()
-        )
+    fn direct_cpu(&self) -> f64 {
+        self.median(|(direct, _)| direct.cpu)
     }
+
+    fn pipeline_cpu(&self) -> f64 {
+        self.median(|(direct, hub)| hub.cpu - direct.cpu)
+    }
+
+    fn added_p50(&self) -> f64 {
+        self.median(|(direct, hub)| hub.p50 - direct.p50)
+    }
+
+    fn added_p99(&self) -> f64 {
+        self.median(|(direct, hub)| hub.p99 - direct.p99)
+    }
+
+    fn calls_per_second(&self) -> f64 {
+        self.median(|(_, hub)| hub.calls_per_second)
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    upstream::serve_if_requested().await?;
+    let options = Options::parse(std::env::args().skip(1))?;
+    if let Some(case) = &options.hub_only {
+        Bench::new(case, options.durability).await?.through_hub(options.calls, options.in_flight).await?;
+        return Ok(());
+    }
+    let mut cases = Vec::new();
+    for name in CASES {
+        cases.push(Case::measure(name, &options).await?);
+    }
+    if options.json {
+        let cases = cases.iter().map(|case| {
+            json!({
+                "case": case.name,
+                "direct_cpu_us": case.direct_cpu(),
+                "pipeline_cpu_us": case.pipeline_cpu(),
+                "added_p50_us": case.added_p50(),
+                "added_p99_us": case.added_p99(),
+                "calls_per_s": case.calls_per_second(),
+            })
+        });
+        println!("{}", json!({ "cases": cases.collect::<Vec<_>>() }));
+        return Ok(());
+    }
+    let Options { calls, in_flight, durability, .. } = options;
+    println!(
+        "{RUNS} runs of {calls} calls, {in_flight} in flight, {durability:?}; medians, microseconds per call"
+    );
+    println!(
+        "{:8} {:>11} {:>13} {:>6} {:>10} {:>10} {:>8}",
+        "case", "direct CPU", "pipeline CPU", "ratio", "added p50", "added p99", "calls/s"
+    );
+    for case in &cases {
+        let (direct, pipeline) = (case.direct_cpu(), case.pipeline_cpu());
+        println!(
+            "{:8} {direct:>11.1} {pipeline:>13.1} {:>6.2} {:>10.1} {:>10.1} {:>8.0}",
+            case.name,
+            pipeline / direct,
+            case.added_p50(),
+            case.added_p99(),
+            case.calls_per_second()
+        );
+    }
+    Ok(())
 }
 
 fn micros(time: &Duration) -> f64 {
@@ -127,12 +263,14 @@ fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Returns the CPU time of this process, user and system.
-fn cpu_time() -> anyhow::Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit_once(')').context("/proc/self/stat is malformed")?.1;
-    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    let ticks: u64 = fields.get(11).context("no user time")?.parse::<u64>()?
-        + fields.get(12).context("no system time")?.parse::<u64>()?;
-    Ok(Duration::from_millis(ticks * 10))
+/// Returns the CPU time that the threads of a process have used. Threads that have ended do not count.
+fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
+    let mut total = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let file = task?.path().join("schedstat");
+        let Ok(statistics) = std::fs::read_to_string(&file) else { continue }; // the thread has just ended
+        let running = statistics.split_ascii_whitespace().next().context("schedstat is empty")?;
+        total += running.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(total))
 }

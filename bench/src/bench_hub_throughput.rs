@@ -1,10 +1,12 @@
 //! Throughput of hubs in recorded calls per second: one hub on `SQLite`, then one and three hubs on PostgreSQL, which
-//! receive calls in turn, as from a load balancer. All run in this process except PostgreSQL, which is started.
+//! receive calls in turn, as from a load balancer. The hubs run in this process; the upstream server and PostgreSQL are
+//! started.
 //!
 //! ```text
 //! cargo run --release -p bench --bin bench-hub-throughput -- [calls] [at once]
 //! ```
 
+mod hub_caller;
 mod upstream;
 
 use std::path::Path;
@@ -17,22 +19,26 @@ use linchpin_hub_core::store::Store;
 use linchpin_hub_store::{Durability, Postgres, Sqlite};
 use tokio::task::JoinSet;
 
+use hub_caller::Caller;
+use upstream::Upstream;
+
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[expect(clippy::print_stdout, reason = "the report")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    upstream::serve_if_requested().await?;
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let calls = numbers.next().transpose()?.unwrap_or(20_000);
     let at_once = numbers.next().transpose()?.unwrap_or(64).max(1);
-    let mut running = JoinSet::new();
-    let url = upstream::serve(&mut running).await?;
+    let upstream = Upstream::start()?;
+    let url = &upstream.url;
 
     println!("{calls} calls each, {at_once} in flight; recorded calls per second");
     let place = tempfile::tempdir()?;
     let sqlite: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db"))?);
-    println!("{:20} {:>8.0}", "SQLite, 1 hub", measure(&[sqlite], place.path(), &url, calls, at_once).await?);
+    println!("{:20} {:>8.0}", "SQLite, 1 hub", measure(&[sqlite], place.path(), url, calls, at_once).await?);
     for hubs in [1, 3] {
         let place = tempfile::tempdir()?;
         let database = test_postgres::server().url(&test_postgres::server().create_database());
@@ -42,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
             stores.push(Arc::new(store));
         }
         let name = format!("PostgreSQL, {hubs} hub{}", if hubs == 1 { "" } else { "s" });
-        println!("{name:20} {:>8.0}", measure(&stores, place.path(), &url, calls, at_once).await?);
+        println!("{name:20} {:>8.0}", measure(&stores, place.path(), url, calls, at_once).await?);
     }
     Ok(())
 }
@@ -57,18 +63,18 @@ async fn measure(
 ) -> anyhow::Result<f64> {
     let mut hubs = Vec::new();
     for store in stores {
-        hubs.push(upstream::hub(store.clone(), place)?);
+        hubs.push(hub_caller::new_hub(store.clone(), place)?);
     }
-    upstream::add(hubs.first().context("no hub")?, url).await?;
+    let caller = Caller::user(hubs.first().context("no hub")?, url).await?;
     // Warm up: each hub opens its connection and syncs the tool before the measurement.
     for hub in &hubs {
-        upstream::call(hub.clone()).await?;
+        caller.clone().call(hub.clone()).await?;
     }
     let (begin, mut all, mut left) = (Instant::now(), JoinSet::new(), calls);
     while left > 0 || !all.is_empty() {
         while left > 0 && all.len() < at_once {
             left -= 1;
-            all.spawn(upstream::call(hubs[left % hubs.len()].clone()));
+            all.spawn(caller.clone().call(hubs[left % hubs.len()].clone()));
         }
         if let Some(done) = all.join_next().await {
             done??;

@@ -1,52 +1,59 @@
-//! Upstream server with one tool, and helpers to register it at a hub and call it.
+//! Upstream server with one tool, in a process of its own.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, anyhow};
-use linchpin::egress::Egress;
 use linchpin::{Server, args};
-use linchpin_hub_core::hub::{CallRequest, Hub, HubOptions, LOCAL, LOCAL_USER, ToolRef};
-use linchpin_hub_core::platform::SystemPlatform;
-use linchpin_hub_core::store::{CallStatus, Store};
-use linchpin_hub_core::vault::KeyFile;
-use linchpin_hub_core::{Actor, Subject};
-use serde_json::json;
-use tokio::task::JoinSet;
 
-const SCOPE: Actor = Actor::new(LOCAL, Subject::User(LOCAL_USER));
+/// Argument with which a benchmark starts itself as the upstream server.
+const ARGUMENT: &str = "serve-upstream";
 
 #[args]
 struct Echo {
     message: String,
 }
 
-/// Serves the tool `echo` until the tasks are dropped, and returns the URL.
-pub(crate) async fn serve(running: &mut JoinSet<()>) -> anyhow::Result<String> {
+/// Upstream process. It is killed on drop.
+pub(crate) struct Upstream {
+    process: Child,
+    pub(crate) url: String,
+}
+
+impl Upstream {
+    /// Starts this program once more as an upstream server.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut process = command.arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
+        let (mut url, output) = (String::new(), process.stdout.take().context("no output of the upstream")?);
+        BufReader::new(output).read_line(&mut url)?;
+        let url = url.trim().to_owned();
+        anyhow::ensure!(!url.is_empty(), "the upstream server did not start");
+        Ok(Upstream { process, url })
+    }
+
+    /// Returns the process id.
+    #[allow(dead_code, reason = "not every benchmark measures the CPU time of the upstream")]
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let _ = self.process.kill().and_then(|()| self.process.wait()); // it may have ended already
+    }
+}
+
+/// Serves the tool `echo` and never returns, if this process was started as the upstream server.
+#[expect(clippy::print_stdout, reason = "the parent process reads the URL")]
+pub(crate) async fn serve_if_requested() -> anyhow::Result<()> {
+    if std::env::args().nth(1).as_deref() != Some(ARGUMENT) {
+        return Ok(());
+    }
     let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
-    let listening = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
-    let url = listening.url();
-    running.spawn(async move { drop(listening.run_until(std::future::pending()).await) });
-    Ok(url)
-}
-
-/// Creates a hub on a store, with its keys in a directory.
-pub(crate) fn hub(store: Arc<dyn Store>, place: &Path) -> anyhow::Result<Arc<Hub>> {
-    let (keys, _) = KeyFile::open(&place.join("keys"), &SystemPlatform)?;
-    Ok(Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), HubOptions::default())))
-}
-
-/// Registers the server at the hub, and so at all hubs on its store.
-pub(crate) async fn add(hub: &Hub, url: &str) -> anyhow::Result<()> {
-    hub.add_server(SCOPE, json!({ "name": "Up", "url": url })).await?;
-    hub.sync_server(SCOPE, "up", None).await?;
-    Ok(())
-}
-
-/// Calls the tool once.
-pub(crate) async fn call(hub: Arc<Hub>) -> anyhow::Result<()> {
-    let tool = ToolRef::Qualified("mcp_up__echo".into());
-    let call =
-        hub.call_tool(SCOPE, CallRequest { tool, arguments: json!({ "message": "hello" }) }, true).await?;
-    (call.status == CallStatus::Success).then_some(()).context("the call failed")
+    let listener = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
+    println!("{}", listener.url());
+    listener.run_until(std::future::pending()).await.map_err(|error| anyhow!("{error}"))?;
+    std::process::exit(0)
 }
