@@ -44,7 +44,8 @@ impl Caller {
     /// Adds the server with a bearer credential, and an agent with a rate limit that may call it without approval.
     #[allow(dead_code, reason = "not every benchmark has this case")]
     pub(crate) async fn agent(hub: &Hub, url: &str) -> anyhow::Result<Self> {
-        let server = json!({ "name": "Up", "url": url, "authentication": { "type": "bearer" }, "keep_history": true });
+        let server =
+            json!({ "name": "Up", "url": url, "authentication": { "type": "bearer" }, "keep_history": true });
         hub.add_server(USER, server).await?;
         hub.set_credential(USER, "up", None, &Secret::new("an upstream token of a usual length")).await?;
         hub.sync_server(USER, "up", None).await?;

@@ -9,6 +9,8 @@ use crate::error::Error;
 use crate::platform::{Platform, random};
 use crate::text::shorten;
 
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
         $(#[$doc])*
@@ -37,7 +39,7 @@ macro_rules! ids {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write_uuid(self.0, f)
+                f.write_str(UuidText::new(self.0).as_str())
             }
         }
 
@@ -51,7 +53,7 @@ macro_rules! ids {
 
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
+                to.serialize_str(UuidText::new(self.0).as_str())
             }
         }
 
@@ -90,19 +92,37 @@ fn uuid_v7(platform: &dyn Platform) -> u128 {
     (millis & 0xffff_ffff_ffff) << 80 | 0x7000_8000_0000_0000_0000 | low
 }
 
-fn write_uuid(number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let digits = format!("{number:032x}");
-    f.write_str(&digits[..8])?;
-    [8..12, 12..16, 16..20, 20..32].into_iter().try_for_each(|part| write!(f, "-{}", &digits[part]))
+/// Text form of an id: 36 ASCII characters.
+struct UuidText([u8; 36]);
+
+impl UuidText {
+    fn new(number: u128) -> Self {
+        let (mut text, mut at) = ([b'-'; 36], 0);
+        for (index, byte) in number.to_be_bytes().into_iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                at += 1;
+            }
+            text[at] = HEX_DIGITS[usize::from(byte >> 4)];
+            text[at + 1] = HEX_DIGITS[usize::from(byte & 15)];
+            at += 2;
+        }
+        UuidText(text)
+    }
+
+    fn as_str(&self) -> &str {
+        str::from_utf8(&self.0).expect("hexadecimal digits and hyphens are ASCII")
+    }
 }
 
 fn parse_uuid(text: &str) -> Option<u128> {
-    let dashes = [8, 13, 18, 23];
-    let is_well_formed = text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| {
-            if dashes.contains(&at) { byte == b'-' } else { matches!(byte, b'0'..=b'9' | b'a'..=b'f') }
-        });
-    is_well_formed.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten()
+    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    bytes.iter().enumerate().try_fold(0, |number: u128, (at, byte)| match (at, byte) {
+        (8 | 13 | 18 | 23, b'-') => Some(number),
+        (8 | 13 | 18 | 23, _) => None,
+        (_, b'0'..=b'9') => Some(number << 4 | u128::from(byte - b'0')),
+        (_, b'a'..=b'f') => Some(number << 4 | u128::from(byte - b'a' + 10)),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod key_ring;
 mod seal;
 
 use std::fmt;
+use std::io::Write as _;
 
 use zeroize::Zeroizing;
 
@@ -129,7 +130,11 @@ impl TenantKey {
     fn binding_bytes(&self, label: &SecretBinding) -> Vec<u8> {
         let (tenant, id, number) = (self.tenant.to_string(), label.id.to_string(), self.number.to_string());
         let parts = ["linchpin secret 1", &tenant, &id, &label.kind, &label.bound_to, &number];
-        parts.iter().flat_map(|part| format!("{}:{part}|", part.len()).into_bytes()).collect()
+        let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
+        for part in parts {
+            write!(bytes, "{}:{part}|", part.len()).expect("writing to a vector never fails");
+        }
+        bytes
     }
 }
 

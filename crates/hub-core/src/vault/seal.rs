@@ -1,7 +1,7 @@
 //! Authenticated encryption: `XChaCha20-Poly1305` with a random nonce and a key commitment. Without the commitment, a
 //! ciphertext could be made that decrypts differently under two keys.
 
-use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::aead::{Aead, AeadInOut, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 use ring::hmac;
 use zeroize::Zeroizing;
@@ -11,32 +11,61 @@ use crate::platform::{Platform, random};
 const FORMAT_VERSION: u8 = 1;
 const NONCE_LEN: usize = 24;
 const COMMITMENT_LEN: usize = 32;
+/// Length of format version, key commitment and nonce.
+const HEADER_LEN: usize = 1 + COMMITMENT_LEN + NONCE_LEN;
+const TAG_LEN: usize = 16;
 
-/// Symmetric key that encrypts and decrypts secrets of the vault.
+/// Symmetric key that encrypts and decrypts secrets of the vault, with the two keys that are derived from it.
 #[derive(Clone)]
-pub(super) struct SealingKey(Zeroizing<[u8; 32]>);
+pub(super) struct SealingKey {
+    bytes: Zeroizing<[u8; 32]>,
+    cipher: XChaCha20Poly1305,
+    commitment: hmac::Key,
+}
 
 impl SealingKey {
     pub(super) fn random(platform: &dyn Platform) -> Self {
-        SealingKey(Zeroizing::new(random(platform)))
+        Self::new(Zeroizing::new(random(platform)))
     }
 
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
-        Some(SealingKey(Zeroizing::new(bytes.try_into().ok()?)))
+        Some(Self::new(Zeroizing::new(bytes.try_into().ok()?)))
+    }
+
+    fn new(bytes: Zeroizing<[u8; 32]>) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &*bytes);
+        let mut cipher_key = Zeroizing::new([0; 32]);
+        cipher_key.copy_from_slice(hmac::sign(&key, b"linchpin seal").as_ref());
+        let commitment = hmac::sign(&key, b"linchpin prove");
+        SealingKey {
+            bytes,
+            cipher: XChaCha20Poly1305::new(&(*cipher_key).into()),
+            commitment: hmac::Key::new(hmac::HMAC_SHA256, commitment.as_ref()),
+        }
     }
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.0
+        &self.bytes
     }
 
     /// Encrypts and authenticates a text with the key. It opens only with the same `associated_data`.
     pub(super) fn seal(&self, platform: &dyn Platform, associated_data: &[u8], text: &[u8]) -> Vec<u8> {
         let nonce: [u8; NONCE_LEN] = random(platform);
-        let payload = Payload { msg: text, aad: associated_data };
-        let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload);
-        let sealed = sealed.expect("the text is shorter than the limit of the cipher");
-        let proof = hmac::sign(&self.commitment_key(), &[&nonce, associated_data].concat());
-        [&[FORMAT_VERSION], proof.as_ref(), &nonce, &sealed].concat()
+        let mut sealed = Vec::with_capacity(HEADER_LEN + text.len() + TAG_LEN);
+        sealed.push(FORMAT_VERSION);
+        let mut proof = hmac::Context::with_key(&self.commitment);
+        proof.update(&nonce);
+        proof.update(associated_data);
+        sealed.extend_from_slice(proof.sign().as_ref());
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(text);
+        let tag = self.cipher.encrypt_inout_detached(
+            &XNonce::from(nonce),
+            associated_data,
+            (&mut sealed[HEADER_LEN..]).into(),
+        );
+        sealed.extend_from_slice(&tag.expect("the text is shorter than the limit of the cipher"));
+        sealed
     }
 
     pub(super) fn open(&self, associated_data: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
@@ -44,24 +73,12 @@ impl SealingKey {
         let (proof, rest) = rest.split_at_checked(COMMITMENT_LEN)?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
         if version != FORMAT_VERSION
-            || hmac::verify(&self.commitment_key(), &[nonce, associated_data].concat(), proof).is_err()
+            || hmac::verify(&self.commitment, &[nonce, associated_data].concat(), proof).is_err()
         {
             return None;
         }
         let payload = Payload { msg: sealed, aad: associated_data };
-        self.cipher().decrypt(&XNonce::from(*nonce), payload).ok().map(Zeroizing::new)
-    }
-
-    fn cipher(&self) -> XChaCha20Poly1305 {
-        let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), b"linchpin seal");
-        let mut bytes = Zeroizing::new([0; 32]);
-        bytes.copy_from_slice(key.as_ref());
-        XChaCha20Poly1305::new(&(*bytes).into())
-    }
-
-    fn commitment_key(&self) -> hmac::Key {
-        let key = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &*self.0), b"linchpin prove");
-        hmac::Key::new(hmac::HMAC_SHA256, key.as_ref())
+        self.cipher.decrypt(&XNonce::from(*nonce), payload).ok().map(Zeroizing::new)
     }
 }
 
