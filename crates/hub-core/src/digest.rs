@@ -1,7 +1,7 @@
 //! SHA-256 digests over delimited parts. JSON is digested in canonical form, so that member order and spacing do not
 //! matter.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -116,13 +116,22 @@ fn write_canonical(value: &Value, out: &mut String) {
                 if index > 0 {
                     out.push(',');
                 }
-                write_canonical(&Value::from(name.as_str()), out);
+                write_string(name, out);
                 out.push(':');
                 write_canonical(value, out);
             }
             out.push('}');
         }
-        plain => out.push_str(&plain.to_string()),
+        Value::String(text) => write_string(text, out),
+        plain => write!(out, "{plain}").expect("writing to a string never fails"),
+    }
+}
+
+fn write_string(text: &str, out: &mut String) {
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        out.extend(["\"", text, "\""]);
+    } else {
+        out.push_str(&Value::from(text).to_string());
     }
 }
 

@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::id::ServerId;
 use crate::server::Server;
 use crate::tool::ToolRecord;
-use crate::tool::pin::{TrustState, pin};
+use crate::tool::pin::TrustState;
 
 /// Version of the policy rules, which an approval is bound to: a change of the rules invalidates earlier approvals.
 const POLICY_VERSION: &str = "1";
@@ -93,8 +93,8 @@ pub enum Caller<'a> {
     Agent(&'a Agent),
 }
 
-/// Evaluates the policy for a call.
-pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord) -> PolicyDecision {
+/// Evaluates the policy for a call of a tool in this trust state.
+pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord, state: TrustState) -> PolicyDecision {
     // First, so that an agent learns nothing about tools that are not selected for it.
     if let Caller::Agent(agent) = caller
         && !agent.may_use(server.id, &tool.name)
@@ -107,7 +107,6 @@ pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord) -> Polic
     if tool.is_removed {
         return PolicyDecision::Deny(PolicyReason::ToolRemoved);
     }
-    let state = tool.state();
     if state == TrustState::Changed {
         return PolicyDecision::Deny(PolicyReason::ToolChanged);
     }
@@ -128,12 +127,12 @@ pub fn evaluate(caller: Caller<'_>, server: &Server, tool: &ToolRecord) -> Polic
 
 /// Returns the digest of policy version, subject, server, tool definition and arguments that an approval is bound to.
 /// The approval is invalid for any other call.
-pub fn approval_binding(subject: Subject, server: ServerId, definition: &Value, arguments: &Value) -> Digest {
+pub fn approval_binding(subject: Subject, server: ServerId, pin: Digest, arguments: &Value) -> Digest {
     Digest::of("linchpin approval")
         .part(POLICY_VERSION)
         .part(subject.to_string())
         .part(server.to_string())
-        .part(pin(definition).bytes())
+        .part(pin.bytes())
         .json(arguments)
         .finish()
 }
@@ -150,6 +149,7 @@ mod tests {
     use crate::id::{AgentId, UserId};
     use crate::server::{RemoteEndpoint, ServerSettings, Transport};
     use crate::tool::names::Slug;
+    use crate::tool::pin::pin;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -205,8 +205,12 @@ mod tests {
         let mut no_servers = agent(Auto, &[]);
         no_servers.servers.clear();
         let (server, tool) = (server(), tool());
-        let decide = |agent: &Agent, tool: &ToolRecord| evaluate(Caller::Agent(agent), &server, tool);
-        assert_eq!(evaluate(Caller::User, &server, &tool), PolicyDecision::Allow(PolicyReason::OwnCall));
+        let decide =
+            |agent: &Agent, tool: &ToolRecord| evaluate(Caller::Agent(agent), &server, tool, tool.state());
+        assert_eq!(
+            evaluate(Caller::User, &server, &tool, tool.state()),
+            PolicyDecision::Allow(PolicyReason::OwnCall)
+        );
         assert_eq!(decide(&auto, &tool), PolicyDecision::Allow(PolicyReason::AgentAuto));
         assert_eq!(decide(&asks, &tool), PolicyDecision::RequireApproval(PolicyReason::AgentAlwaysAsks));
         assert_eq!(decide(&some, &tool), PolicyDecision::Allow(PolicyReason::AgentTrusts));
@@ -227,16 +231,22 @@ mod tests {
         let mut disabled = server.clone();
         disabled.settings.enabled = false;
         for caller in [Caller::User, Caller::Agent(&auto), Caller::Agent(&some)] {
-            assert_eq!(evaluate(caller, &server, &changed), PolicyDecision::Deny(PolicyReason::ToolChanged));
-            assert_eq!(evaluate(caller, &server, &gone), PolicyDecision::Deny(PolicyReason::ToolRemoved));
             assert_eq!(
-                evaluate(caller, &disabled, &tool),
+                evaluate(caller, &server, &changed, changed.state()),
+                PolicyDecision::Deny(PolicyReason::ToolChanged)
+            );
+            assert_eq!(
+                evaluate(caller, &server, &gone, gone.state()),
+                PolicyDecision::Deny(PolicyReason::ToolRemoved)
+            );
+            assert_eq!(
+                evaluate(caller, &disabled, &tool, tool.state()),
                 PolicyDecision::Deny(PolicyReason::ServerDisabled)
             );
         }
         for tool in [&changed, &gone] {
             assert_eq!(
-                evaluate(Caller::Agent(&no_servers), &disabled, tool),
+                evaluate(Caller::Agent(&no_servers), &disabled, tool, tool.state()),
                 PolicyDecision::Deny(PolicyReason::NotSelected)
             );
         }
@@ -246,29 +256,29 @@ mod tests {
     fn an_approval_is_for_exactly_one_thing() {
         let (definition, arguments) = (tool().definition, json!({"path": "/a", "n": 1}));
         let (ada, bob) = (Subject::Agent(AgentId::from_u128(1)), Subject::Agent(AgentId::from_u128(2)));
-        let binding = approval_binding(ada, ServerId::from_u128(1), &definition, &arguments);
+        let binding = approval_binding(ada, ServerId::from_u128(1), pin(&definition), &arguments);
         assert_eq!(
-            approval_binding(ada, ServerId::from_u128(1), &definition, &json!({"n": 1, "path": "/a"})),
+            approval_binding(ada, ServerId::from_u128(1), pin(&definition), &json!({"n": 1, "path": "/a"})),
             binding
         );
         let mut other = definition.clone();
         other["description"] = json!("other");
         let others = [
-            approval_binding(bob, ServerId::from_u128(1), &definition, &arguments),
+            approval_binding(bob, ServerId::from_u128(1), pin(&definition), &arguments),
             approval_binding(
                 Subject::User(UserId::from_u128(1)),
                 ServerId::from_u128(1),
-                &definition,
+                pin(&definition),
                 &arguments,
             ),
-            approval_binding(ada, ServerId::from_u128(2), &definition, &arguments),
-            approval_binding(ada, ServerId::from_u128(1), &other, &arguments),
-            approval_binding(ada, ServerId::from_u128(1), &definition, &json!({"path": "/b", "n": 1})),
-            approval_binding(ada, ServerId::from_u128(1), &definition, &json!({"path": "/a", "n": "1"})),
+            approval_binding(ada, ServerId::from_u128(2), pin(&definition), &arguments),
+            approval_binding(ada, ServerId::from_u128(1), pin(&other), &arguments),
+            approval_binding(ada, ServerId::from_u128(1), pin(&definition), &json!({"path": "/b", "n": 1})),
+            approval_binding(ada, ServerId::from_u128(1), pin(&definition), &json!({"path": "/a", "n": "1"})),
             approval_binding(
                 ada,
                 ServerId::from_u128(1),
-                &definition,
+                pin(&definition),
                 &json!({"path": "/a", "n": 1, "x": null}),
             ),
         ];

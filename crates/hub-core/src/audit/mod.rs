@@ -43,12 +43,18 @@ impl AuditEntry {
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = match value.into() {
+            Value::String(text) if is_plain(&text) => Value::String(text),
             Value::String(text) => Value::String(sanitize(&text)),
             other => other,
         };
         self.fields.insert(name.to_owned(), value);
         self
     }
+}
+
+/// Returns whether a text needs no sanitizing: short, printable ASCII.
+fn is_plain(text: &str) -> bool {
+    text.len() <= MAX_FIELD_LEN && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 fn sanitize(text: &str) -> String {

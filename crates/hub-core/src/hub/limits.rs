@@ -2,13 +2,13 @@
 //! The token buckets are in the store, so that hubs on one store share them.
 
 use super::Hub;
+use super::calls::admit::PlannedCall;
 use crate::actor::Actor;
-use crate::agent::Agent;
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
 use crate::rate_limit::RateLimit;
 use crate::server::Server;
-use crate::store::{Batch, CountedCalls, DocumentKind, StoreChange};
+use crate::store::{Batch, CountedCalls, StoreChange};
 
 impl Hub {
     /// Consumes one call from the rate limit of an agent. This happens before any lookup or decision, so that rejected
@@ -18,7 +18,9 @@ impl Hub {
         actor: Actor,
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
-        let Some(agent) = self.load_agent(actor).await? else { return Ok(()) };
+        let Some(id) = actor.agent() else { return Ok(()) };
+        let Some(snapshot) = self.agent_snapshot(actor.tenant(), id).await? else { return Ok(()) };
+        let agent = &snapshot.agent;
         let Some(per_minute) = agent.calls_per_minute else { return Ok(()) };
         let text = format!("the agent `{}` is limited to {per_minute} calls per minute", agent.name);
         self.consume_bucket(actor, actor.subject().to_string(), per_minute, text, limited).await
@@ -54,22 +56,17 @@ impl Hub {
         let text = format!("{text}: try again in {} s", error::ceil_seconds(wait));
         Err(Error::new(error::ErrorKind::LimitExceeded, "rate_limited", text).with_retry_after(wait))
     }
+}
 
-    /// Returns the store conditions that enforce the concurrency limits when another call starts.
-    pub(super) async fn concurrency_limits(&self, actor: Actor, server: &Server) -> Result<Vec<StoreChange>> {
-        let agent = self.load_agent(actor).await?.and_then(|agent| agent.max_concurrent_calls);
-        let server_limit =
-            server.settings.max_concurrent_calls.map(|max| (CountedCalls::Server(server.id), max));
-        let agent_limit = agent.map(|max| (CountedCalls::Subject(actor.subject().to_string()), max));
-        Ok([server_limit, agent_limit]
-            .into_iter()
-            .flatten()
-            .map(|(scope, max)| StoreChange::RequireConcurrency { scope, max_calls: max })
-            .collect())
-    }
-
-    async fn load_agent(&self, actor: Actor) -> Result<Option<Agent>> {
-        let Some(agent) = actor.agent() else { return Ok(None) };
-        Ok(self.load::<Agent>(actor.tenant(), DocumentKind::Agent, agent).await?.map(|(agent, _)| agent))
-    }
+/// Returns the concurrency limits of server and agent that the start of another call must meet.
+pub(super) fn concurrency_limits(actor: Actor, plan: &PlannedCall) -> Vec<StoreChange> {
+    let server = &plan.target.server;
+    let agent_limit = plan.agent.as_ref().and_then(|snapshot| snapshot.agent.max_concurrent_calls);
+    let server_limit = server.settings.max_concurrent_calls.map(|max| (CountedCalls::Server(server.id), max));
+    let agent_limit = agent_limit.map(|max| (CountedCalls::Subject(actor.subject().to_string()), max));
+    [server_limit, agent_limit]
+        .into_iter()
+        .flatten()
+        .map(|(scope, max_calls)| StoreChange::RequireConcurrency { scope, max_calls })
+        .collect()
 }

@@ -131,6 +131,7 @@ pub struct Hub {
     /// Whether the configuration file was applied since the hub was started.
     config_applied: AtomicBool,
     schema_cache: calls::schema_cache::SchemaCache,
+    snapshots: calls::snapshots::Snapshots,
     user_names: subject_names::UserNames,
     tool_names: Arc<tools::name_cache::ToolNameCache>,
     /// Running calls, each with its stop signal.
@@ -163,6 +164,7 @@ impl Hub {
         let signer = AuditSigner::new(&keys.audit);
         let store = CachedStore::new(store);
         let (events, commits) = (store.events().clone(), store.commits().clone());
+        let snapshots = calls::snapshots::Snapshots::new(store.generation());
         let store: Arc<dyn Store> = Arc::new(store);
         let platform: Arc<dyn Platform> = match store.shared() {
             Some(_) => Arc::new(ClusterClock::new(platform, store.clone())),
@@ -201,6 +203,7 @@ impl Hub {
             programs: Mutex::default(),
             config_applied: AtomicBool::new(false),
             schema_cache: calls::schema_cache::SchemaCache::default(),
+            snapshots,
             user_names: subject_names::UserNames::default(),
             tool_names: Arc::default(),
             running_calls: Mutex::default(),

@@ -1,8 +1,9 @@
-//! Read cache in front of a store, for the documents that every call reads: servers, tools and agents. Changes go
+//! Read cache in front of a store, for the documents that every call reads: servers, tools, agents and tokens. Changes go
 //! through the cache, or are reported by the store if a peer hub makes them, and invalidate the changed documents.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -23,6 +24,22 @@ use crate::task_set::TaskSet;
 /// Maximum number of cached documents.
 const MAX_CACHED_DOCUMENTS: usize = 10_000;
 
+/// Number of changes of the cached documents. What was derived from documents before a change must not be used after it.
+#[derive(Debug, Clone, Default)]
+pub struct Generation(Arc<AtomicU64>);
+
+impl Generation {
+    /// Returns the number of changes so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Counts a change.
+    pub(crate) fn advance(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// Store wrapper that caches the documents that every call reads: servers, tools and agents.
 pub struct CachedStore {
     inner: Arc<dyn Store>,
@@ -37,8 +54,8 @@ pub struct CachedStore {
 struct CacheState {
     documents: HashMap<(TenantId, DocumentKey), StoredDocument>,
     ids: HashMap<(TenantId, DocumentKind, String), String>,
-    /// Number of changes of cached documents. A document that was read before a change is not cached after it.
-    changes: u64,
+    /// A document that was read before a change is not cached after it.
+    changes: Generation,
     /// Documents that are being changed, with the number of running commits. They are not cached before the last commit
     /// has finished.
     changing: HashMap<(TenantId, CacheScope), usize>,
@@ -71,7 +88,7 @@ impl CacheState {
         let Document { key, parent, .. } = &stored.document;
         let is_changing = |scope| self.changing.contains_key(&(tenant, scope));
         let parts = |parent: &String| is_changing(CacheScope::Children(key.kind, parent.clone()));
-        if read_at != self.changes
+        if read_at != self.changes.get()
             || is_changing(CacheScope::Document(key.clone()))
             || parent.as_ref().is_some_and(parts)
         {
@@ -89,7 +106,7 @@ impl CacheState {
     }
 
     fn begin_change(&mut self, tenant: TenantId, changes: &[CacheScope]) {
-        self.changes += 1;
+        self.changes.advance();
         for scope in changes {
             *self.changing.entry((tenant, scope.clone())).or_default() += 1;
             self.invalidate_scope(tenant, scope);
@@ -98,7 +115,7 @@ impl CacheState {
 
     /// Drops cached documents that a peer hub has changed. `None` clears the cache.
     fn invalidate(&mut self, changed: Invalidation<'_>) {
-        self.changes += 1;
+        self.changes.advance();
         if let Some((tenant, scope)) = changed {
             self.invalidate_scope(tenant, scope);
         } else {
@@ -131,7 +148,7 @@ impl CacheState {
     }
 
     fn end_change(&mut self, tenant: TenantId, changes: Vec<CacheScope>) {
-        self.changes += 1;
+        self.changes.advance();
         for scope in changes {
             if let Entry::Occupied(mut count) = self.changing.entry((tenant, scope)) {
                 *count.get_mut() -= 1;
@@ -167,6 +184,11 @@ impl CachedStore {
     /// Returns the event log of this store, with the events of all hubs.
     pub fn events(&self) -> &EventLog {
         &self.events
+    }
+
+    /// Returns the counter of changes of the cached documents.
+    pub(crate) fn generation(&self) -> Generation {
+        lock(&self.cache).changes.clone()
     }
 
     /// Returns the set of commit tasks, which finish even if their callers stop waiting.
@@ -220,7 +242,7 @@ impl Store for CachedStore {
             if let Some(stored) = state.documents.get(&(tenant, key.clone())) {
                 return Ok(Some(stored.clone()));
             }
-            state.changes
+            state.changes.get()
         };
         let found = self.inner.document(tenant, key).await?;
         lock(&self.cache).insert(tenant, read_at, found.as_ref());
@@ -240,7 +262,7 @@ impl Store for CachedStore {
             {
                 return Ok(Some(stored.clone()));
             }
-            state.changes
+            state.changes.get()
         };
         let found = self.inner.document_by_name(tenant, kind, name).await?;
         lock(&self.cache).insert(tenant, read_at, found.as_ref());

@@ -62,7 +62,7 @@ impl DocumentKind {
 
     /// Returns whether hubs cache documents of this kind, which every call reads.
     pub fn is_cached(self) -> bool {
-        matches!(self, DocumentKind::Server | DocumentKind::Tool | DocumentKind::Agent)
+        matches!(self, DocumentKind::Server | DocumentKind::Tool | DocumentKind::Agent | DocumentKind::Token)
     }
 
     /// Finds a kind of documents by its stored name.

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 pub use batch::{Batch, CountedCalls, StoreChange};
-pub use cache::CachedStore;
+pub use cache::{CachedStore, Generation};
 pub use call::{Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus};
 pub use cluster::{CacheScope, Cluster, ClusterClock, Invalidation};
 pub use document::{Document, DocumentKey, DocumentKind, StoredDocument};

@@ -11,8 +11,8 @@ use tracing::field::Empty;
 
 use super::execute::{ApprovalUse, CallStart};
 use super::records::CallView;
+use super::snapshots::{AgentSnapshot, CallTarget};
 use crate::actor::Actor;
-use crate::agent::Agent;
 use crate::audit::AuditEntry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
@@ -44,7 +44,7 @@ const MAX_RUNNING_CALLS: usize = 256;
 const MAX_PENDING_APPROVALS: u32 = 100;
 
 /// How a caller names a tool: by qualified name, or by server and upstream name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ToolRef {
     /// Qualified name, such as `mcp_demo__add`.
     Qualified(String),
@@ -89,28 +89,24 @@ pub struct CallRequest {
 /// Call whose tool is found and whose policy decision is made, before it is executed.
 pub(in crate::hub) struct PlannedCall {
     pub(in crate::hub) id: CallId,
-    pub(in crate::hub) server: Server,
-    pub(in crate::hub) tool: ToolRecord,
+    pub(in crate::hub) target: Arc<CallTarget>,
+    /// Calling agent. `None` for a user.
+    pub(in crate::hub) agent: Option<Arc<AgentSnapshot>>,
     pub(in crate::hub) arguments: Value,
+    /// Digest of the arguments.
+    pub(in crate::hub) digest: Digest,
     /// Originally requested arguments, if a user has edited them.
     pub(in crate::hub) requested_arguments: Option<Value>,
     pub(in crate::hub) decision: PolicyDecision,
-    /// Versions of the documents that the policy decision is based on.
-    pub(in crate::hub) policy_versions: Vec<(DocumentKey, u64)>,
 }
 
 impl PlannedCall {
-    /// Returns the digest of the tool arguments, for the call record and the audit.
-    pub(in crate::hub) fn digest(&self) -> Digest {
-        Digest::of("linchpin arguments").json(&self.arguments).finish()
-    }
-
     /// Adds the fields that identify this call to an audit entry.
     fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
         entry
             .with("call", self.id.to_string())
-            .with("pin", crate::tool::pin::pin(&self.tool.definition).to_string())
-            .with("arguments", self.digest().to_string())
+            .with("pin", self.target.pin.to_string())
+            .with("arguments", self.digest.to_string())
     }
 
     /// Creates the call record before the call starts.
@@ -123,11 +119,11 @@ impl PlannedCall {
     ) -> CallRecord {
         CallRecord {
             id: self.id,
-            server: self.server.id,
-            tool: self.tool.name.clone(),
+            server: self.target.server.id,
+            tool: self.target.tool.name.clone(),
             subject: actor.subject().to_string(),
             status,
-            digest: self.digest(),
+            digest: self.digest,
             arguments,
             result: None,
             error: None,
@@ -139,13 +135,13 @@ impl PlannedCall {
 
     /// Returns the event that reports a status of this call to subscribers.
     pub(in crate::hub) fn status_event(&self, status: CallStatus) -> NewEvent {
-        event_payloads::call(self.id, self.server.id, &self.tool.name, status)
+        event_payloads::call(self.id, self.target.server.id, &self.target.tool.name, status)
     }
 
     /// Returns the digest of policy version, caller, server, tool definition and arguments that an approval of this
     /// call is bound to.
     pub(in crate::hub) fn binding(&self, actor: Actor) -> Digest {
-        policy::approval_binding(actor.subject(), self.server.id, &self.tool.definition, &self.arguments)
+        policy::approval_binding(actor.subject(), self.target.server.id, self.target.pin, &self.arguments)
     }
 }
 
@@ -212,12 +208,13 @@ impl Hub {
             PolicyDecision::RequireApproval(reason) => (reason, true),
             PolicyDecision::Allow(reason) => (reason, false),
         };
-        if let Err(faults) = self.check_arguments(&plan.tool, &plan.arguments) {
+        if let Err(faults) = self.check_arguments(&plan.target.tool, &plan.arguments) {
             return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
         }
         if is_first {
-            let limited = || self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
-            self.consume_server_rate_limit(actor, &plan.server, limited).await?;
+            let limited =
+                || self.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
+            self.consume_server_rate_limit(actor, &plan.target.server, limited).await?;
         }
         let id = plan.id;
         if needs_approval {
@@ -246,11 +243,11 @@ impl Hub {
         let span = tracing::trace_span!(
             target: telemetry::TARGET,
             "call",
-            otel.name = %format_args!("tools/call {}", plan.tool.name),
+            otel.name = %format_args!("tools/call {}", plan.target.tool.name),
             otel.kind = "client",
             otel.status_code = Empty,
-            linchpin.server = plan.server.slug.as_str(),
-            linchpin.tool = plan.tool.name.as_str(),
+            linchpin.server = plan.target.server.slug.as_str(),
+            linchpin.tool = plan.target.tool.name.as_str(),
             linchpin.call.id = %plan.id,
             linchpin.status = Empty,
         );
@@ -262,52 +259,32 @@ impl Hub {
 
     /// Resolves the tool of a call and evaluates the policy.
     async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
-        let (server, tool, version) = match request.tool {
-            ToolRef::Qualified(name) => self.visible_tool(actor, &name, "call.rejected").await?,
-            ToolRef::Upstream { server, tool } => {
-                self.visible_upstream_tool(actor, &server, &tool, "call.rejected").await?
-            }
-        };
-        let (decision, policy_versions) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let agent = self.calling_agent(actor).await?;
+        let target = self.call_target(actor, agent.as_deref(), request.tool).await?;
         Ok(PlannedCall {
             id: CallId::new(&*self.platform),
-            server,
-            tool,
+            decision: evaluate_policy(actor, agent.as_deref(), &target),
+            digest: arguments_digest(&request.arguments),
+            target,
+            agent,
             arguments: request.arguments,
             requested_arguments: None,
-            decision,
-            policy_versions,
         })
     }
 
     /// Returns, in a cluster, the condition that makes a commit fail if another hub has changed a document that the
     /// decision is based on.
     pub(in crate::hub) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
-        self.store.shared().map(|_| StoreChange::RequireVersions(plan.policy_versions.clone()))
-    }
-
-    /// Evaluates the policy for a call of a tool. Returns the decision and the document versions that it is based on.
-    pub(in crate::hub) async fn evaluate_policy(
-        &self,
-        actor: Actor,
-        server: &Server,
-        (tool, version): (&ToolRecord, u64),
-    ) -> Result<(PolicyDecision, Vec<(DocumentKey, u64)>)> {
-        let mut by = vec![
+        self.store.shared()?;
+        let CallTarget { server, tool, tool_version, .. } = &*plan.target;
+        let mut versions = vec![
             (DocumentKey::new(DocumentKind::Server, server.id), server.version),
-            (DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name)), version),
+            (DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name)), *tool_version),
         ];
-        let Some(id) = actor.agent() else {
-            actor.require_user()?;
-            return Ok((policy::evaluate(Caller::User, server, tool), by));
-        };
-        // A deleted agent may do nothing.
-        let Some((agent, version)) = self.load::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?
-        else {
-            return Ok((PolicyDecision::Deny(PolicyReason::NotSelected), by));
-        };
-        by.push((DocumentKey::new(DocumentKind::Agent, id), version));
-        Ok((policy::evaluate(Caller::Agent(&agent), server, tool), by))
+        if let Some(AgentSnapshot { agent, version }) = plan.agent.as_deref() {
+            versions.push((DocumentKey::new(DocumentKind::Agent, agent.id), *version));
+        }
+        Some(StoreChange::RequireVersions(versions))
     }
 
     /// Validates arguments against their size limit and the input schema of the tool.
@@ -343,8 +320,10 @@ impl Hub {
     ) -> Result<CallView> {
         let (tenant, now) = (actor.tenant(), self.platform.now());
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
-        self.metrics.record_call(tenant, plan.server.slug.as_str(), status, SignedDuration::ZERO);
-        let kind = self.tool_entry(actor, "call.rejected", &plan.server, &plan.tool).with("reason", code);
+        self.metrics.record_call(tenant, plan.target.server.slug.as_str(), status, SignedDuration::ZERO);
+        let kind = self
+            .tool_entry(actor, "call.rejected", &plan.target.server, &plan.target.tool)
+            .with("reason", code);
         let kind = AuditRejection::new(tenant, kind, Some(plan.id)).with_error(&text);
         let (kind, count) = self.rejections.count(kind, now);
         let view = CallView {
@@ -376,7 +355,7 @@ impl Hub {
         let (mut entry, mut batch) = (kind.entry(now, count), Batch::new());
         if kind.call.is_some() {
             entry = plan.add_to_entry(entry);
-            let stores_history = plan.server.settings.keep_history;
+            let stores_history = plan.target.server.settings.keep_history;
             let error =
                 self.sealed_error(actor.tenant(), plan.id, status, stores_history.then_some(text)).await;
             let call = CallRecord { error, completed: Some(now), ..plan.to_record(actor, status, None, now) };
@@ -424,7 +403,7 @@ impl Hub {
     ) -> Result<CallRecord> {
         let now = self.platform.now();
         // A pending call needs its arguments when it is approved, even if the server stores no history.
-        let arguments = if plan.server.settings.keep_history || status == CallStatus::Pending {
+        let arguments = if plan.target.server.settings.keep_history || status == CallStatus::Pending {
             Some(self.seal_arguments(actor.tenant(), plan).await?)
         } else {
             None
@@ -439,7 +418,7 @@ impl Hub {
         action: &'static str,
         plan: &PlannedCall,
     ) -> AuditEntry {
-        plan.add_to_entry(self.tool_entry(actor, action, &plan.server, &plan.tool))
+        plan.add_to_entry(self.tool_entry(actor, action, &plan.target.server, &plan.target.tool))
     }
 
     /// Creates the audit entry of a tool.
@@ -452,6 +431,25 @@ impl Hub {
     ) -> AuditEntry {
         self.entry(actor, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
     }
+}
+
+/// Evaluates the policy for a call. `agent` is the calling agent: a removed one may do nothing.
+pub(in crate::hub) fn evaluate_policy(
+    actor: Actor,
+    agent: Option<&AgentSnapshot>,
+    target: &CallTarget,
+) -> PolicyDecision {
+    let caller = match (actor.agent(), agent) {
+        (None, _) => Caller::User,
+        (Some(_), Some(snapshot)) => Caller::Agent(&snapshot.agent),
+        (Some(_), None) => return PolicyDecision::Deny(PolicyReason::NotSelected),
+    };
+    policy::evaluate(caller, &target.server, &target.tool, target.state)
+}
+
+/// Returns the digest of the arguments of a call, for the audit.
+pub(in crate::hub) fn arguments_digest(arguments: &Value) -> Digest {
+    Digest::of("linchpin arguments").json(arguments).finish()
 }
 
 /// Creates the error for a call whose outcome is unknown.

@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admit::PlannedCall;
+use super::admit::{PlannedCall, arguments_digest, evaluate_policy};
 use super::execute::ApprovalUse;
 use super::records::CallView;
+use super::snapshots::CallTarget;
 use crate::actor::{Actor, Subject};
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
@@ -145,15 +146,16 @@ impl Hub {
             if !arguments.is_object() {
                 return Err(Error::invalid("arguments", "must be a JSON object with the edited arguments"));
             }
-            self.check_arguments(&plan.tool, &arguments)
+            self.check_arguments(&plan.target.tool, &arguments)
                 .map_err(|faults| Error::invalid("arguments", faults))?;
+            plan.digest = arguments_digest(&arguments);
             plan.requested_arguments = Some(std::mem::replace(&mut plan.arguments, arguments));
             digest = Some(plan.binding(requester));
-            entry = entry.with("edited", plan.digest().to_string());
+            entry = entry.with("edited", plan.digest.to_string());
             let sealed = Some(self.seal_arguments(tenant, &plan).await?);
             changes.push(StoreChange::EditArguments {
                 call: plan.id,
-                digest: plan.digest(),
+                digest: plan.digest,
                 arguments: sealed,
             });
         }
@@ -268,18 +270,18 @@ impl Hub {
                 "the call has finished and its arguments are not stored, so it cannot be approved: call the tool again",
             )
         };
-        let (decision, policy_versions) = self.evaluate_policy(actor, &server, (&tool, version)).await?;
+        let (agent, target) = (self.calling_agent(actor).await?, CallTarget::new(server, tool, version));
         let arguments = arguments.ok_or_else(lost)?;
         Ok((
             actor,
             PlannedCall {
                 id: call.id,
-                server,
-                tool,
+                decision: evaluate_policy(actor, agent.as_deref(), &target),
+                target: Arc::new(target),
+                agent,
+                digest: arguments_digest(&arguments),
                 arguments,
                 requested_arguments: requested,
-                decision,
-                policy_versions,
             },
         ))
     }

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::admit::PlannedCall;
 use super::records::CallView;
+use super::snapshots::CallTarget;
 use crate::actor::{Actor, Subject};
 use crate::audit::AuditEntry;
 use crate::bounded_result::BoundedResult;
@@ -21,6 +22,7 @@ use crate::error::{self, Result};
 use crate::events::NewEvent;
 use crate::hub::Hub;
 use crate::hub::event_payloads;
+use crate::hub::limits::concurrency_limits;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::lock::lock;
 use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
@@ -179,7 +181,7 @@ impl Hub {
     ) -> Result<()> {
         let mut entry = self.call_entry(actor, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new().with_event(plan.status_event(CallStatus::Running));
-        batch.changes = self.concurrency_limits(actor, &plan.server).await?;
+        batch.changes = concurrency_limits(actor, plan);
         batch.changes.extend(self.version_preconditions(plan));
         if let Some(ApprovalUse { id, changes, entry: approval_entry }) = approved {
             let digest = plan.binding(actor);
@@ -196,7 +198,7 @@ impl Hub {
         }
         let committed = self.store.commit(actor.tenant(), batch.audit(entry)).await;
         if committed.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
-            let limited = self.tool_entry(actor, "call.rate_limited", &plan.server, &plan.tool);
+            let limited = self.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
             self.audit_rejection(actor.tenant(), limited).await;
         }
         committed
@@ -204,10 +206,11 @@ impl Hub {
 
     /// Sends the call to the server, once, with the credentials of the caller.
     async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
-        let redactor = match self.redactor_for(actor, &plan.server).await {
-            Ok(redactor) => redactor,
+        let access = match self.upstream_access(actor, &plan.target.server).await {
+            Ok(access) => access,
             Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
         };
+        let redactor = &access.redactor;
         let mut sent = self.send_once(actor, plan).await;
         if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
             sent = self.send_once(actor, plan).await; // the connection had closed before: nothing was sent
@@ -218,7 +221,7 @@ impl Hub {
                 redactor.redact_text(error.message().to_owned()),
             ),
             Ok(None) => {
-                let time = plan.server.settings.timeout;
+                let time = plan.target.server.settings.timeout;
                 ExecutionOutcome::without_result(
                     CallStatus::Unknown,
                     format!("no response within {time:?}: the outcome of the call is unknown"),
@@ -255,10 +258,11 @@ impl Hub {
         actor: Actor,
         plan: &PlannedCall,
     ) -> Result<Option<Result<CallToolResult, ClientError>>> {
-        let (client, time) = (self.connection_for(actor, &plan.server).await?, plan.server.settings.timeout);
+        let CallTarget { server, tool, .. } = &*plan.target;
+        let (client, time) = (self.connection_for(actor, server).await?, server.settings.timeout);
         // The timeout below is the only one that applies: each single request has twice as long.
-        let mut call = client.call(plan.tool.name.as_str(), &plan.arguments).timeout(2 * time);
-        if plan.tool.requires_task() {
+        let mut call = client.call(tool.name.as_str(), &plan.arguments).timeout(2 * time);
+        if tool.requires_task() {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
             call = call.as_task(2 * time);
         }
@@ -278,7 +282,7 @@ impl Hub {
         (started, at): (Timestamp, Timestamp),
         view: &CallView,
     ) {
-        let (tenant, stores_history) = (actor.tenant(), plan.server.settings.keep_history);
+        let (tenant, stores_history) = (actor.tenant(), plan.target.server.settings.keep_history);
         let ExecutionOutcome { status, result, warning, error } = outcome_data;
         let mut entry = self
             .entry(actor, "call.finished")
@@ -304,7 +308,12 @@ impl Hub {
         if !stores_history {
             self.recent_results.insert(tenant, view); // for callers that are waiting now
         }
-        self.metrics.record_call(tenant, plan.server.slug.as_str(), status, at.duration_since(started));
+        self.metrics.record_call(
+            tenant,
+            plan.target.server.slug.as_str(),
+            status,
+            at.duration_since(started),
+        );
         match self.store.commit(tenant, batch.clone()).await {
             Ok(()) => {}
             Err(error) if error.kind() == error::ErrorKind::Conflict => {

@@ -8,3 +8,4 @@ pub(super) mod execute;
 pub(super) mod recent_results;
 pub(super) mod records;
 pub(super) mod schema_cache;
+pub(super) mod snapshots;

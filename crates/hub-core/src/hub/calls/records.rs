@@ -77,10 +77,10 @@ impl CallView {
     pub(in crate::hub) fn without_outcome(actor: Actor, plan: &PlannedCall, status: CallStatus) -> Self {
         CallView {
             id: plan.id,
-            name: Some(qualified_name(&plan.server.slug, &plan.tool.name, MAX_NAME_LEN)),
-            server_id: plan.server.id,
-            server: Some(plan.server.slug.as_str().to_owned()),
-            tool: plan.tool.name.clone(),
+            name: Some(plan.target.name.clone()),
+            server_id: plan.target.server.id,
+            server: Some(plan.target.server.slug.as_str().to_owned()),
+            tool: plan.target.tool.name.clone(),
             subject: actor.subject().to_string(),
             subject_name: None,
             status,
@@ -91,7 +91,7 @@ impl CallView {
             warning: None,
             error: None,
             approval: None,
-            digest: plan.digest().to_string(),
+            digest: plan.digest.to_string(),
             created: plan.id.created_at().unwrap_or_default(),
             started: None,
             completed: None,

@@ -12,7 +12,6 @@ use serde_json::json;
 use super::authenticator::{check_name, unauthenticated};
 use super::users::UserRecord;
 use crate::actor::{Actor, Subject};
-use crate::agent::Agent;
 use crate::api_token;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
@@ -29,13 +28,13 @@ const MSG_INVALID_TOKEN: &str =
 
 /// API token as stored: its owner and a digest, without the secret.
 #[derive(Serialize, Deserialize)]
-struct TokenRecord {
+pub(in crate::hub) struct TokenRecord {
     id: TokenId,
-    owner: String,
+    pub(in crate::hub) owner: String,
     name: String,
-    digest: String,
+    pub(in crate::hub) digest: String,
     created: Timestamp,
-    expires: Timestamp,
+    pub(in crate::hub) expires: Timestamp,
 }
 
 /// API token as shown to users, without the secret.
@@ -183,19 +182,16 @@ impl Hub {
             let is_match = digest_matches(digest, &self.authenticator.process.digest.to_string());
             return is_match.then(|| Actor::new(LOCAL, Subject::User(LOCAL_USER))).ok_or_else(rejected);
         }
-        let found = self.store.document_in_any_tenant(&DocumentKey::new(DocumentKind::Token, id)).await?;
-        let (tenant, stored) = found.ok_or_else(rejected)?;
-        let token: TokenRecord = stored.document.parse_body()?;
-        if !digest_matches(digest, &token.digest) || self.platform.now() >= token.expires {
+        let token = self.token_snapshot(id).await?.ok_or_else(rejected)?;
+        if !digest_matches(digest, &token.record.digest) || self.platform.now() >= token.record.expires {
             return Err(rejected());
         }
-        let owner: Subject = token.owner.parse().map_err(|_| rejected())?;
+        let (tenant, owner) = (token.tenant, token.owner);
         let is_valid = match owner {
             Subject::User(user) => self.load::<UserRecord>(tenant, DocumentKind::User, user).await?.is_some(),
-            Subject::Agent(agent) => self
-                .load::<Agent>(tenant, DocumentKind::Agent, agent)
-                .await?
-                .is_some_and(|(agent, _)| agent.enabled),
+            Subject::Agent(agent) => {
+                self.agent_snapshot(tenant, agent).await?.is_some_and(|snapshot| snapshot.agent.enabled)
+            }
             Subject::Hub => false,
         };
         is_valid.then(|| Actor::new(tenant, owner)).ok_or_else(rejected)

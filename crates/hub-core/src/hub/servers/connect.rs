@@ -180,10 +180,8 @@ impl Hub {
             let text = format!("the server `{}` is disabled: enable it first", server.slug.as_str());
             return Err(Error::new(error::ErrorKind::Conflict, "server_disabled", text));
         }
-        let credential = self.load_credential(actor, server).await?;
-        let server = strip_authentication(actor, server.clone(), credential.is_some());
-        let server = self.resolve_env_secrets(actor.tenant(), server).await?;
-        self.connections.acquire(actor, &server, credential.as_ref(), bypass_backoff).await
+        let access = self.upstream_access(actor, server).await?;
+        self.connections.acquire(actor, &access.server, access.credential.as_ref(), bypass_backoff).await
     }
 
     /// Records a failed request in the status of the server. If the server was not reached, schedules a sync, which
@@ -259,7 +257,7 @@ impl Hub {
 
 /// Removes the authentication settings for a subject that is not an agent and has no credential, if credentials are per
 /// agent: some servers list their tools without authentication.
-fn strip_authentication(actor: Actor, mut server: Server, has_credential: bool) -> Server {
+pub(in crate::hub) fn strip_authentication(actor: Actor, mut server: Server, has_credential: bool) -> Server {
     let is_agent = matches!(actor.subject(), Subject::Agent(_));
     if !has_credential && !is_agent && server.settings.credentials == CredentialMode::PerAgent {
         server.settings.authentication = Authentication::None;

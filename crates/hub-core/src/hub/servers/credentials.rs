@@ -13,7 +13,6 @@ use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hub::{Hub, event_payloads, upsert};
 use crate::id::{AgentId, SecretId, ServerId, TenantId};
-use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, Server};
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 use crate::vault::SecretBinding;
@@ -198,17 +197,6 @@ impl Hub {
             changes.push(self.keys.seal_secret(tenant, &label, &parent, &secret, version).await?);
         }
         Ok(changes)
-    }
-
-    /// Returns the redactor for all secrets that a server receives from the hub.
-    pub(in crate::hub) async fn redactor_for(&self, actor: Actor, server: &Server) -> Result<Redactor> {
-        let credential = self.load_credential(actor, server).await?;
-        let server = self.resolve_env_secrets(actor.tenant(), server.clone()).await?;
-        Ok(Redactor::for_server(
-            &server,
-            credential.as_ref().map(|credential| &credential.proof),
-            Some(self.keys.hub_secrets()),
-        ))
     }
 
     /// Returns the changes that delete the credentials of an agent.

@@ -221,6 +221,8 @@ impl Hub {
             Some(program) => programs.insert((tenant, server), Some(program)),
             None => programs.remove(&(tenant, server)),
         };
+        drop(programs);
+        self.snapshots.invalidate();
         before.flatten()
     }
 }
