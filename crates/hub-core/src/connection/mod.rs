@@ -338,8 +338,10 @@ impl ConnectionPool {
             let mut status = lock(&slot.status);
             (status.egress, status.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
         }
+        // Boxed, as its state is large and every call has this future.
+        let open = Box::pin(open::open(server, proof, &redactor, &egress, &self.processes, changed));
         let opened = tokio::select! {
-            opened = open::open(server, proof, &redactor, &egress, &self.processes, changed) => opened,
+            opened = open => opened,
             _ = slot.force_close.acquire() => Err(server_changed_error()),
         };
         // The egress policy may have changed while the connection was being opened.

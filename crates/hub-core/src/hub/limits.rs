@@ -1,14 +1,68 @@
 //! Rate limits (calls, resource reads, lists and prompts per minute) and concurrency limits, per server and per agent.
 //! The token buckets are in the store, so that hubs on one store share them.
 
+use jiff::Timestamp;
+
 use super::Hub;
 use super::calls::admit::PlannedCall;
-use crate::actor::Actor;
+use crate::actor::{Actor, Subject};
+use crate::agent::Agent;
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
 use crate::rate_limit::RateLimit;
 use crate::server::Server;
 use crate::store::{Batch, CountedCalls, StoreChange};
+
+/// Rate limits that a call has consumed before its start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ConsumedLimits {
+    pub(super) agent: bool,
+    pub(super) server: bool,
+}
+
+/// Rate limit of an agent or server.
+pub(super) struct CallRate {
+    /// Name of the token bucket in the store.
+    bucket: String,
+    per_minute: u32,
+    /// Agent or server with its name, for the error.
+    owner: String,
+}
+
+impl CallRate {
+    /// Returns the rate limit of an agent. Users have none.
+    pub(super) fn of_agent(agent: &Agent) -> Option<Self> {
+        let owner = || format!("the agent `{}`", agent.name);
+        let bucket = || Subject::Agent(agent.id).to_string();
+        agent.calls_per_minute.map(|per_minute| CallRate { bucket: bucket(), per_minute, owner: owner() })
+    }
+
+    /// Returns the rate limit of a server.
+    pub(super) fn of_server(server: &Server) -> Option<Self> {
+        let owner = || format!("the server `{}`", server.slug.as_str());
+        let bucket = || server.id.to_string();
+        let per_minute = server.settings.calls_per_minute;
+        per_minute.map(|per_minute| CallRate { bucket: bucket(), per_minute, owner: owner() })
+    }
+
+    /// Returns the change that consumes one call.
+    pub(super) fn consume(&self, at: Timestamp) -> StoreChange {
+        let rate = RateLimit { burst: self.per_minute, per_minute: self.per_minute };
+        StoreChange::ConsumeRate { bucket: self.bucket.clone(), rate, at }
+    }
+
+    /// Returns the error for the caller if this rate limit made a commit fail.
+    pub(super) fn explain(&self, error: &Error) -> Option<Error> {
+        let wait = error.retry_after().filter(|_| error.field() == Some(&self.bucket))?;
+        let text = format!(
+            "{} is limited to {} calls per minute: try again in {} s",
+            self.owner,
+            self.per_minute,
+            error::ceil_seconds(wait)
+        );
+        Some(Error::new(error::ErrorKind::LimitExceeded, "rate_limited", text).with_retry_after(wait))
+    }
+}
 
 impl Hub {
     /// Consumes one call from the rate limit of an agent. This happens before any lookup or decision, so that rejected
@@ -19,11 +73,9 @@ impl Hub {
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
         let Some(id) = actor.agent() else { return Ok(()) };
-        let Some(snapshot) = self.agent_snapshot(actor.tenant(), id).await? else { return Ok(()) };
-        let agent = &snapshot.agent;
-        let Some(per_minute) = agent.calls_per_minute else { return Ok(()) };
-        let text = format!("the agent `{}` is limited to {per_minute} calls per minute", agent.name);
-        self.consume_bucket(actor, actor.subject().to_string(), per_minute, text, limited).await
+        let snapshot = self.agent_snapshot(actor.tenant(), id).await?;
+        let rate = snapshot.and_then(|snapshot| CallRate::of_agent(&snapshot.agent));
+        self.consume_rate(actor, rate, limited).await
     }
 
     /// Consumes one call from the rate limit of a server, for a call that is allowed.
@@ -33,28 +85,21 @@ impl Hub {
         server: &Server,
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
-        let Some(per_minute) = server.settings.calls_per_minute else { return Ok(()) };
-        let text =
-            format!("the server `{}` is limited to {per_minute} calls per minute", server.slug.as_str());
-        self.consume_bucket(actor, server.id.to_string(), per_minute, text, limited).await
+        self.consume_rate(actor, CallRate::of_server(server), limited).await
     }
 
-    async fn consume_bucket(
+    async fn consume_rate(
         &self,
         actor: Actor,
-        bucket: String,
-        per_minute: u32,
-        text: String,
+        rate: Option<CallRate>,
         limited: impl FnOnce() -> AuditEntry,
     ) -> Result<()> {
-        let rate = RateLimit { burst: per_minute, per_minute };
-        let take = StoreChange::ConsumeRate { bucket, rate, at: self.platform.now() };
-        let result = self.store.commit(actor.tenant(), Batch::new().change(take)).await;
-        let Err(error) = result else { return Ok(()) };
-        let Some(wait) = error.retry_after() else { return Err(error) };
+        let Some(rate) = rate else { return Ok(()) };
+        let batch = Batch::new().change(rate.consume(self.platform.now()));
+        let Err(error) = self.store.commit(actor.tenant(), batch).await else { return Ok(()) };
+        let Some(explained) = rate.explain(&error) else { return Err(error) };
         self.audit_rejection(actor.tenant(), limited()).await;
-        let text = format!("{text}: try again in {} s", error::ceil_seconds(wait));
-        Err(Error::new(error::ErrorKind::LimitExceeded, "rate_limited", text).with_retry_after(wait))
+        Err(explained)
     }
 }
 

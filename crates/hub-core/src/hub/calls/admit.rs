@@ -17,6 +17,7 @@ use crate::audit::AuditEntry;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::NewEvent;
+use crate::hub::limits::{CallRate, ConsumedLimits};
 use crate::hub::rejections::AuditRejection;
 use crate::hub::repeated_events::RepeatedEvent as _;
 use crate::hub::tools::slug_in;
@@ -98,6 +99,8 @@ pub(in crate::hub) struct PlannedCall {
     /// Originally requested arguments, if a user has edited them.
     pub(in crate::hub) requested_arguments: Option<Value>,
     pub(in crate::hub) decision: PolicyDecision,
+    /// Rate limits that the start of the call consumes.
+    pub(in crate::hub) rates: Vec<CallRate>,
 }
 
 impl PlannedCall {
@@ -155,7 +158,7 @@ impl Hub {
         wait: bool,
     ) -> Result<CallView> {
         let call = self.submit_call(actor, request, wait).await?;
-        if wait && !call.status.is_final() { self.wait(actor, call.id).await } else { Ok(call) }
+        if wait && !call.status.is_final() { Box::pin(self.wait(actor, call.id)).await } else { Ok(call) }
     }
 
     /// Like [`Self::call_tool`], but does not wait for an approval.
@@ -167,13 +170,14 @@ impl Hub {
     ) -> Result<CallView> {
         let retry_request = self.store.shared().map(|_| request.clone());
         let server = request.tool.server().map(str::to_owned);
-        match (self.try_call(actor, request, wait, true).await, retry_request) {
+        let mut consumed = ConsumedLimits::default();
+        match (self.try_call(actor, request, wait, &mut consumed).await, retry_request) {
             // Another hub has just changed a document that the decision is based on: decide again, once.
             (Err(error), Some(retry_request)) if error.code() == "version_conflict" => {
-                self.try_call(actor, retry_request, wait, false).await
+                self.try_call(actor, retry_request, wait, &mut consumed).await
             }
             (Err(error), _) => Err(match server {
-                Some(server) => self.explain_missing_tool(actor, &server, error).await,
+                Some(server) => Box::pin(self.explain_missing_tool(actor, &server, error)).await,
                 None => error,
             }),
             (result, _) => result,
@@ -185,17 +189,33 @@ impl Hub {
         actor: Actor,
         request: CallRequest,
         wait: bool,
-        is_first: bool,
+        consumed: &mut ConsumedLimits,
     ) -> Result<CallView> {
         if !request.arguments.is_object() {
             return Err(Error::invalid("arguments", "must be an object"));
         }
-        if is_first {
+        match self.plan_ready_call(actor, request, *consumed).await {
+            Ok((plan, reason)) => self.run_call(actor, plan, reason, wait).await,
+            // Boxed, as its state is large and few calls take this path.
+            Err(request) => Box::pin(self.admit_call(actor, request, wait, consumed)).await,
+        }
+    }
+
+    /// Admits a call step by step: rate limits, tool, policy, arguments, approval. Starts it, or records why not.
+    async fn admit_call(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        wait: bool,
+        consumed: &mut ConsumedLimits,
+    ) -> Result<CallView> {
+        if !consumed.agent {
             // Before any lookup: an unknown tool consumes the limit as well.
             self.consume_rate_limit(actor, || {
                 request.tool.add_to_entry(self.entry(actor, "call.rate_limited"))
             })
             .await?;
+            consumed.agent = true;
         }
         self.check_running_calls(actor)?;
         let plan = self.plan(actor, request).await?;
@@ -211,21 +231,59 @@ impl Hub {
         if let Err(faults) = self.check_arguments(&plan.target.tool, &plan.arguments) {
             return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
         }
-        if is_first {
+        if !consumed.server {
             let limited =
                 || self.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
             self.consume_server_rate_limit(actor, &plan.target.server, limited).await?;
+            consumed.server = true;
         }
-        let id = plan.id;
         if needs_approval {
             self.request_approval(actor, &plan, reason).await?;
-            return self.call(actor, id).await;
+            return self.call(actor, plan.id).await;
         }
+        self.run_call(actor, plan, reason, wait).await
+    }
+
+    /// Plans a call that can start at once: its tool is in memory, it is allowed without approval, and its arguments
+    /// are valid. Its rate limits are consumed in the commit that starts it. Returns any other request unchanged.
+    async fn plan_ready_call(
+        &self,
+        actor: Actor,
+        request: CallRequest,
+        consumed: ConsumedLimits,
+    ) -> std::result::Result<(PlannedCall, PolicyReason), CallRequest> {
+        let Ok(agent) = self.calling_agent(actor).await else { return Err(request) };
+        let Some(target) = self.known_target(actor, agent.as_deref(), &request.tool) else {
+            return Err(request);
+        };
+        let decision = evaluate_policy(actor, agent.as_deref(), &target);
+        let PolicyDecision::Allow(reason) = decision else { return Err(request) };
+        if self.check_running_calls(actor).is_err()
+            || self.check_arguments(&target.tool, &request.arguments).is_err()
+        {
+            return Err(request);
+        }
+        let agent_rate = agent.as_ref().and_then(|snapshot| CallRate::of_agent(&snapshot.agent));
+        let server_rate = CallRate::of_server(&target.server).filter(|_| !consumed.server);
+        let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
+        let plan = PlannedCall { rates, ..self.planned_call(actor, agent, target, request.arguments) };
+        Ok((plan, reason))
+    }
+
+    /// Starts a call. With `wait`, waits for its outcome.
+    async fn run_call(
+        self: &Arc<Self>,
+        actor: Actor,
+        plan: PlannedCall,
+        reason: PolicyReason,
+        wait: bool,
+    ) -> Result<CallView> {
+        let id = plan.id;
         let outcome_receiver = self.start_call(actor, plan, None, reason.code()).await?;
         if wait {
             outcome_receiver.await.map_err(|_| unknown_outcome_error(id))
         } else {
-            self.call(actor, id).await
+            Box::pin(self.call(actor, id)).await
         }
     }
 
@@ -261,15 +319,26 @@ impl Hub {
     async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
         let agent = self.calling_agent(actor).await?;
         let target = self.call_target(actor, agent.as_deref(), request.tool).await?;
-        Ok(PlannedCall {
+        Ok(self.planned_call(actor, agent, target, request.arguments))
+    }
+
+    fn planned_call(
+        &self,
+        actor: Actor,
+        agent: Option<Arc<AgentSnapshot>>,
+        target: Arc<CallTarget>,
+        arguments: Value,
+    ) -> PlannedCall {
+        PlannedCall {
             id: CallId::new(&*self.platform),
             decision: evaluate_policy(actor, agent.as_deref(), &target),
-            digest: arguments_digest(&request.arguments),
+            digest: arguments_digest(&arguments),
             target,
             agent,
-            arguments: request.arguments,
+            arguments,
             requested_arguments: None,
-        })
+            rates: Vec::new(),
+        }
     }
 
     /// Returns, in a cluster, the condition that makes a commit fail if another hub has changed a document that the

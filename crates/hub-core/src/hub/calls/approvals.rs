@@ -282,6 +282,7 @@ impl Hub {
                 digest: arguments_digest(&arguments),
                 arguments,
                 requested_arguments: requested,
+                rates: Vec::new(),
             },
         ))
     }

@@ -181,7 +181,8 @@ impl Hub {
     ) -> Result<()> {
         let mut entry = self.call_entry(actor, "call.intent", plan).with("reason", reason);
         let mut batch = Batch::new().with_event(plan.status_event(CallStatus::Running));
-        batch.changes = concurrency_limits(actor, plan);
+        batch.changes = plan.rates.iter().map(|rate| rate.consume(at)).collect();
+        batch.changes.extend(concurrency_limits(actor, plan));
         batch.changes.extend(self.version_preconditions(plan));
         if let Some(ApprovalUse { id, changes, entry: approval_entry }) = approved {
             let digest = plan.binding(actor);
@@ -196,12 +197,12 @@ impl Hub {
                 CallRecord { started: Some(at), ..self.call_record(actor, plan, CallStatus::Running).await? };
             batch = batch.change(StoreChange::InsertCall(Box::new(call)));
         }
-        let committed = self.store.commit(actor.tenant(), batch.audit(entry)).await;
-        if committed.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::LimitExceeded) {
+        let Err(error) = self.store.commit(actor.tenant(), batch.audit(entry)).await else { return Ok(()) };
+        if error.kind() == error::ErrorKind::LimitExceeded {
             let limited = self.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
             self.audit_rejection(actor.tenant(), limited).await;
         }
-        committed
+        Err(plan.rates.iter().find_map(|rate| rate.explain(&error)).unwrap_or(error))
     }
 
     /// Sends the call to the server, once, with the credentials of the caller.
@@ -213,7 +214,8 @@ impl Hub {
         let redactor = &access.redactor;
         let mut sent = self.send_once(actor, plan).await;
         if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
-            sent = self.send_once(actor, plan).await; // the connection had closed before: nothing was sent
+            // The connection had closed before: nothing was sent.
+            sent = Box::pin(self.send_once(actor, plan)).await;
         }
         let mut outcome_data = match sent {
             Err(error) => ExecutionOutcome::without_result(

@@ -120,6 +120,21 @@ impl Snapshots {
 }
 
 impl Hub {
+    /// Returns the tool of a call if it is in memory and the caller may use it.
+    pub(in crate::hub) fn known_target(
+        &self,
+        actor: Actor,
+        agent: Option<&AgentSnapshot>,
+        tool: &ToolRef,
+    ) -> Option<Arc<CallTarget>> {
+        let generation = self.snapshots.generation.get();
+        let found = lock(&self.snapshots.targets).get(generation, &(actor.tenant(), tool.clone()));
+        found.filter(|target| match agent {
+            Some(AgentSnapshot { agent, .. }) => agent.may_use(target.server.id, &target.tool.name),
+            None => actor.agent().is_none(), // a removed agent may use nothing
+        })
+    }
+
     /// Returns the tool of a call and its server. For an agent, a tool that it was not granted does not exist.
     pub(in crate::hub) async fn call_target(
         &self,
@@ -128,17 +143,12 @@ impl Hub {
         tool: ToolRef,
     ) -> Result<Arc<CallTarget>> {
         let (key, generation) = ((actor.tenant(), tool), self.snapshots.generation.get());
-        let may_use = |target: &CallTarget| match agent {
-            Some(AgentSnapshot { agent, .. }) => agent.may_use(target.server.id, &target.tool.name),
-            None => actor.agent().is_none(), // a removed agent may use nothing
-        };
-        let found = lock(&self.snapshots.targets).get(generation, &key);
-        if let Some(found) = found.filter(|found| may_use(found)) {
+        if let Some(found) = self.known_target(actor, agent, &key.1) {
             return Ok(found);
         }
         // A denied caller takes this path as well, which records the attempt.
         let (server, tool, version) = match &key.1 {
-            ToolRef::Qualified(name) => self.visible_tool(actor, name, "call.rejected").await?,
+            ToolRef::Qualified(name) => Box::pin(self.visible_tool(actor, name, "call.rejected")).await?,
             ToolRef::Upstream { server, tool } => {
                 self.visible_upstream_tool(actor, server, tool, "call.rejected").await?
             }

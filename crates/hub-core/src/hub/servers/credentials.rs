@@ -146,7 +146,7 @@ impl Hub {
     ) -> Result<Option<ConnectionCredential>> {
         match server.settings.authentication {
             Authentication::None => return Ok(None),
-            Authentication::OAuth { .. } => return self.oauth_credential(actor, server).await,
+            Authentication::OAuth { .. } => return Box::pin(self.oauth_credential(actor, server)).await,
             _ => {}
         }
         let agent = match server.settings.credentials {
