@@ -13,21 +13,17 @@
 //! after its result; `TMPDIR` selects the disk. `--hub-only CASE` makes only the calls through the hub, once, for
 //! profilers.
 
-mod hub_caller;
-mod upstream;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use bench::hub_caller::{self, Caller};
+use bench::upstream::{self, Upstream};
 use linchpin::Client;
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_store::{Durability, Sqlite};
 use serde_json::json;
 use tokio::task::JoinSet;
-
-use hub_caller::Caller;
-use upstream::Upstream;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -209,7 +205,9 @@ impl Case {
 #[expect(clippy::print_stdout, reason = "the report")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    upstream::serve_if_requested().await?;
+    if upstream::serve_if_requested().await? {
+        return Ok(());
+    }
     let options = Options::parse(std::env::args().skip(1))?;
     if let Some(case) = &options.hub_only {
         Bench::new(case, options.durability).await?.through_hub(options.calls, options.in_flight).await?;

@@ -6,21 +6,17 @@
 //! cargo run --release -p bench --bin bench-hub-throughput -- [calls] [at once]
 //! ```
 
-mod hub_caller;
-mod upstream;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use bench::hub_caller::{self, Caller};
+use bench::upstream::{self, Upstream};
 use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::store::Store;
 use linchpin_hub_store::{Durability, Postgres, Sqlite};
 use tokio::task::JoinSet;
-
-use hub_caller::Caller;
-use upstream::Upstream;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -28,7 +24,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[expect(clippy::print_stdout, reason = "the report")]
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    upstream::serve_if_requested().await?;
+    if upstream::serve_if_requested().await? {
+        return Ok(());
+    }
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let calls = numbers.next().transpose()?.unwrap_or(20_000);
     let at_once = numbers.next().transpose()?.unwrap_or(64).max(1);

@@ -18,32 +18,30 @@ const USER: Actor = Actor::new(LOCAL, Subject::User(LOCAL_USER));
 const CALLS_PER_MINUTE: u32 = 100_000;
 
 /// Creates a hub on a store, with its keys in a directory.
-pub(crate) fn new_hub(store: Arc<dyn Store>, folder: &Path) -> anyhow::Result<Arc<Hub>> {
+pub fn new_hub(store: Arc<dyn Store>, folder: &Path) -> anyhow::Result<Arc<Hub>> {
     let (keys, _) = KeyFile::open(&folder.join("keys"), &SystemPlatform)?;
     Ok(Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), HubOptions::default())))
 }
 
 /// Caller of the tool.
 #[derive(Clone)]
-pub(crate) enum Caller {
+pub enum Caller {
     /// The user of the hub, already authenticated; the server has no credential.
     User,
     /// An agent that is authenticated by its token for each call.
-    #[allow(dead_code, reason = "not every benchmark has this case")]
     Agent(Arc<Secret>),
 }
 
 impl Caller {
     /// Adds the server to the hub, and so to all hubs on its store, for calls of the user.
-    pub(crate) async fn user(hub: &Hub, url: &str) -> anyhow::Result<Self> {
+    pub async fn user(hub: &Hub, url: &str) -> anyhow::Result<Self> {
         hub.add_server(USER, json!({ "name": "Up", "url": url })).await?;
         hub.sync_server(USER, "up", None).await?;
         Ok(Caller::User)
     }
 
     /// Adds the server with a bearer credential, and an agent with a rate limit that may call it without approval.
-    #[allow(dead_code, reason = "not every benchmark has this case")]
-    pub(crate) async fn agent(hub: &Hub, url: &str) -> anyhow::Result<Self> {
+    pub async fn agent(hub: &Hub, url: &str) -> anyhow::Result<Self> {
         let server =
             json!({ "name": "Up", "url": url, "authentication": { "type": "bearer" }, "keep_history": true });
         hub.add_server(USER, server).await?;
@@ -59,7 +57,7 @@ impl Caller {
     }
 
     /// Calls the tool once.
-    pub(crate) async fn call(self, hub: Arc<Hub>) -> anyhow::Result<()> {
+    pub async fn call(self, hub: Arc<Hub>) -> anyhow::Result<()> {
         let actor = match &self {
             Caller::User => USER,
             Caller::Agent(token) => hub.authenticate(token.expose()).await?,

@@ -15,14 +15,14 @@ struct Echo {
 }
 
 /// Upstream process. It is killed on drop.
-pub(crate) struct Upstream {
+pub struct Upstream {
     process: Child,
-    pub(crate) url: String,
+    pub url: String,
 }
 
 impl Upstream {
     /// Starts this program once more as an upstream server.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    pub fn start() -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut process = command.arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
         let (mut url, output) = (String::new(), process.stdout.take().context("no output of the upstream")?);
@@ -33,8 +33,7 @@ impl Upstream {
     }
 
     /// Returns the process id.
-    #[allow(dead_code, reason = "not every benchmark measures the CPU time of the upstream")]
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.process.id()
     }
 }
@@ -45,15 +44,16 @@ impl Drop for Upstream {
     }
 }
 
-/// Serves the tool `echo` and never returns, if this process was started as the upstream server.
+/// Serves the tool `echo` until the process is killed, if it was started as the upstream server. Otherwise returns
+/// `false`.
 #[expect(clippy::print_stdout, reason = "the parent process reads the URL")]
-pub(crate) async fn serve_if_requested() -> anyhow::Result<()> {
+pub async fn serve_if_requested() -> anyhow::Result<bool> {
     if std::env::args().nth(1).as_deref() != Some(ARGUMENT) {
-        return Ok(());
+        return Ok(false);
     }
     let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
     let listener = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
     println!("{}", listener.url());
     listener.run_until(std::future::pending()).await.map_err(|error| anyhow!("{error}"))?;
-    std::process::exit(0)
+    Ok(true)
 }
