@@ -17,6 +17,7 @@ struct Echo {
 /// Upstream process. It is killed on drop.
 pub struct Upstream {
     process: Child,
+    /// URL of the MCP endpoint.
     pub url: String,
 }
 
