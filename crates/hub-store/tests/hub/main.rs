@@ -29,6 +29,7 @@ mod oauth_misbehaviour;
 mod rejections;
 mod resources_prompts;
 mod segments;
+mod snapshots;
 mod statuses;
 mod sync;
 mod tasks;
