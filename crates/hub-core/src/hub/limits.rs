@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::Hub;
-use super::calls::admit::PlannedCall;
+use super::calls::plan::PlannedCall;
 use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
 use crate::audit::AuditEntry;

@@ -1,5 +1,5 @@
 //! Call admission: rate limit of the caller → tool lookup → policy → arguments → rate limit of the server → approval.
-//! Admitted calls are sent by [`running`](super::execute); nothing else calls a tool.
+//! Admitted calls are sent by [`execute`](super::execute); nothing else calls a tool.
 
 use std::sync::Arc;
 
@@ -10,28 +10,22 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::execute::{ApprovalUse, CallStart};
+use super::plan::PlannedCall;
 use super::records::CallView;
-use super::snapshots::{AgentSnapshot, CallTarget};
 use crate::actor::Actor;
 use crate::audit::AuditEntry;
-use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::events::NewEvent;
-use crate::hub::limits::{CallRate, ConsumedLimits};
+use crate::hub::limits::ConsumedLimits;
 use crate::hub::rejections::AuditRejection;
 use crate::hub::repeated_events::RepeatedEvent as _;
 use crate::hub::tools::slug_in;
-use crate::hub::tools::sync::tool_id;
 use crate::hub::{Hub, event_payloads};
 use crate::id::{ApprovalId, CallId};
 use crate::lock::lock;
-use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
+use crate::policy::{PolicyDecision, PolicyReason};
 use crate::rate_limit::concurrency_limited;
 use crate::server::Server;
-use crate::store::{
-    Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, DocumentKey, DocumentKind,
-    StoreChange,
-};
+use crate::store::{Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, StoreChange};
 use crate::telemetry;
 use crate::tool::ToolRecord;
 
@@ -85,67 +79,6 @@ pub struct CallRequest {
     pub tool: ToolRef,
     /// Arguments; must be an object.
     pub arguments: Value,
-}
-
-/// Call whose tool is found and whose policy decision is made, before it is executed.
-pub(in crate::hub) struct PlannedCall {
-    pub(in crate::hub) id: CallId,
-    pub(in crate::hub) target: Arc<CallTarget>,
-    /// Calling agent. `None` for a user.
-    pub(in crate::hub) agent: Option<Arc<AgentSnapshot>>,
-    pub(in crate::hub) arguments: Value,
-    /// Digest of the arguments.
-    pub(in crate::hub) digest: Digest,
-    /// Originally requested arguments, if a user has edited them.
-    pub(in crate::hub) requested_arguments: Option<Value>,
-    pub(in crate::hub) decision: PolicyDecision,
-    /// Rate limits that the start of the call consumes.
-    pub(in crate::hub) rates: Vec<CallRate>,
-}
-
-impl PlannedCall {
-    /// Adds the fields that identify this call to an audit entry.
-    fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
-        entry
-            .with("call", self.id.to_string())
-            .with("pin", self.target.pin.to_string())
-            .with("arguments", self.digest.to_string())
-    }
-
-    /// Creates the call record before the call starts.
-    fn to_record(
-        &self,
-        actor: Actor,
-        status: CallStatus,
-        arguments: Option<Vec<u8>>,
-        now: Timestamp,
-    ) -> CallRecord {
-        CallRecord {
-            id: self.id,
-            server: self.target.server.id,
-            tool: self.target.tool.name.clone(),
-            subject: actor.subject().to_string(),
-            status,
-            digest: self.digest,
-            arguments,
-            result: None,
-            error: None,
-            created: self.id.created_at().unwrap_or(now),
-            started: None,
-            completed: None,
-        }
-    }
-
-    /// Returns the event that reports a status of this call to subscribers.
-    pub(in crate::hub) fn status_event(&self, status: CallStatus) -> NewEvent {
-        event_payloads::call(self.id, self.target.server.id, &self.target.tool.name, status)
-    }
-
-    /// Returns the digest of policy version, caller, server, tool definition and arguments that an approval of this
-    /// call is bound to.
-    pub(in crate::hub) fn binding(&self, actor: Actor) -> Digest {
-        policy::approval_binding(actor.subject(), self.target.server.id, self.target.pin, &self.arguments)
-    }
 }
 
 impl Hub {
@@ -244,32 +177,6 @@ impl Hub {
         self.run_call(actor, plan, reason, wait).await
     }
 
-    /// Plans a call that can start at once: its tool is in memory, it is allowed without approval, and its arguments
-    /// are valid. Its rate limits are consumed in the commit that starts it. Returns any other request unchanged.
-    async fn plan_ready_call(
-        &self,
-        actor: Actor,
-        request: CallRequest,
-        consumed: ConsumedLimits,
-    ) -> std::result::Result<(PlannedCall, PolicyReason), CallRequest> {
-        let Ok(agent) = self.calling_agent(actor).await else { return Err(request) };
-        let Some(target) = self.known_target(actor, agent.as_deref(), &request.tool) else {
-            return Err(request);
-        };
-        let decision = evaluate_policy(actor, agent.as_deref(), &target);
-        let PolicyDecision::Allow(reason) = decision else { return Err(request) };
-        if self.check_running_calls(actor).is_err()
-            || self.check_arguments(&target.tool, &request.arguments).is_err()
-        {
-            return Err(request);
-        }
-        let agent_rate = agent.as_ref().and_then(|snapshot| CallRate::of_agent(&snapshot.agent));
-        let server_rate = CallRate::of_server(&target.server).filter(|_| !consumed.server);
-        let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
-        let plan = PlannedCall { rates, ..self.planned_call(actor, agent, target, request.arguments) };
-        Ok((plan, reason))
-    }
-
     /// Starts a call. With `wait`, waits for its outcome.
     async fn run_call(
         self: &Arc<Self>,
@@ -315,47 +222,6 @@ impl Hub {
         Ok(outcome_receiver)
     }
 
-    /// Resolves the tool of a call and evaluates the policy.
-    async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
-        let agent = self.calling_agent(actor).await?;
-        let target = self.call_target(actor, agent.as_deref(), request.tool).await?;
-        Ok(self.planned_call(actor, agent, target, request.arguments))
-    }
-
-    fn planned_call(
-        &self,
-        actor: Actor,
-        agent: Option<Arc<AgentSnapshot>>,
-        target: Arc<CallTarget>,
-        arguments: Value,
-    ) -> PlannedCall {
-        PlannedCall {
-            id: CallId::new(&*self.platform),
-            decision: evaluate_policy(actor, agent.as_deref(), &target),
-            digest: arguments_digest(&arguments),
-            target,
-            agent,
-            arguments,
-            requested_arguments: None,
-            rates: Vec::new(),
-        }
-    }
-
-    /// Returns, in a cluster, the condition that makes a commit fail if another hub has changed a document that the
-    /// decision is based on.
-    pub(in crate::hub) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
-        self.store.shared()?;
-        let CallTarget { server, tool, tool_version, .. } = &*plan.target;
-        let mut versions = vec![
-            (DocumentKey::new(DocumentKind::Server, server.id), server.version),
-            (DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name)), *tool_version),
-        ];
-        if let Some(AgentSnapshot { agent, version }) = plan.agent.as_deref() {
-            versions.push((DocumentKey::new(DocumentKind::Agent, agent.id), *version));
-        }
-        Some(StoreChange::RequireVersions(versions))
-    }
-
     /// Validates arguments against their size limit and the input schema of the tool.
     pub(in crate::hub) fn check_arguments(&self, tool: &ToolRecord, arguments: &Value) -> Result<(), String> {
         let size = arguments.to_string().len();
@@ -366,7 +232,7 @@ impl Hub {
     }
 
     /// Enforces the limit of running calls per subject.
-    fn check_running_calls(&self, actor: Actor) -> Result<()> {
+    pub(super) fn check_running_calls(&self, actor: Actor) -> Result<()> {
         let running = lock(&self.running_calls);
         let own_calls = running
             .iter()
@@ -500,25 +366,6 @@ impl Hub {
     ) -> AuditEntry {
         self.entry(actor, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
     }
-}
-
-/// Evaluates the policy for a call. `agent` is the calling agent: a removed one may do nothing.
-pub(in crate::hub) fn evaluate_policy(
-    actor: Actor,
-    agent: Option<&AgentSnapshot>,
-    target: &CallTarget,
-) -> PolicyDecision {
-    let caller = match (actor.agent(), agent) {
-        (None, _) => Caller::User,
-        (Some(_), Some(snapshot)) => Caller::Agent(&snapshot.agent),
-        (Some(_), None) => return PolicyDecision::Deny(PolicyReason::NotSelected),
-    };
-    policy::evaluate(caller, &target.server, &target.tool, target.state)
-}
-
-/// Returns the digest of the arguments of a call, for the audit.
-pub(in crate::hub) fn arguments_digest(arguments: &Value) -> Digest {
-    Digest::of("linchpin arguments").json(arguments).finish()
 }
 
 /// Creates the error for a call whose outcome is unknown.

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::admit::{PlannedCall, arguments_digest, evaluate_policy};
 use super::execute::ApprovalUse;
+use super::plan::{PlannedCall, arguments_digest, evaluate_policy};
 use super::records::CallView;
 use super::snapshots::CallTarget;
 use crate::actor::{Actor, Subject};

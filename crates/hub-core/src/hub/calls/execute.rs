@@ -11,7 +11,7 @@ use linchpin::{CallError, ClientError, Revision};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 
-use super::admit::PlannedCall;
+use super::plan::PlannedCall;
 use super::records::CallView;
 use super::snapshots::CallTarget;
 use crate::actor::{Actor, Subject};

@@ -5,6 +5,7 @@ pub(super) mod approvals;
 pub(super) mod cancel;
 pub(super) mod deferred;
 pub(super) mod execute;
+pub(super) mod plan;
 pub(super) mod recent_results;
 pub(super) mod records;
 pub(super) mod schema_cache;

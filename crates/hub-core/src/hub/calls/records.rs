@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval_at};
 
-use super::admit::PlannedCall;
+use super::plan::PlannedCall;
 use crate::actor::Actor;
 use crate::bounded_result;
 use crate::error::{self, Error, Result};
