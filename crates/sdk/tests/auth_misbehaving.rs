@@ -404,8 +404,8 @@ const TABLE: &[(Misbehaviour, &str)] = &[
     (Misbehaviour::ExpiresText, "fine"),
     (
         Misbehaviour::ScopesFewer,
-        "needing more: the server requires the scope `write` for this request, but it was requested and not \
-         granted: contact the operator of the server (HTTP_AUTHORIZATION)",
+        "needing more: the server requires the scope `write` for this request, but the authorization \
+         server did not grant it: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (Misbehaviour::RefreshMissing, "fine"),
     (Misbehaviour::RefreshOffline, "fine"),
