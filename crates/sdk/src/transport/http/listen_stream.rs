@@ -73,7 +73,7 @@ impl HttpConnection {
                 return;
             };
             self.report_diagnostic(|| {
-                format!("the session stream was cut or could not be opened ({reason}): trying again")
+                format!("the session stream was cut or could not be opened ({reason}): reconnecting")
             });
             tokio::time::sleep(delay).await;
         }
