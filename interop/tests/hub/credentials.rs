@@ -31,9 +31,9 @@ fn e4_each_agent_has_its_own_credential() {
             scope.spawn(|| assert_eq!(who(&as_bob)["summary"], "bob"));
         }
     });
-    let nobody = who(&as_eve);
-    assert_eq!(nobody["status"], "error");
-    assert!(text(&nobody["error"]).contains("no credential is stored"), "{nobody}");
+    let without_credential = who(&as_eve);
+    assert_eq!(without_credential["status"], "error");
+    assert!(text(&without_credential["error"]).contains("no credential is stored"), "{without_credential}");
 
     // A new token for one agent closes only the connections of that agent.
     set(&ada, "secret-of-ada-2");

@@ -34,14 +34,14 @@ async fn whoever_is_not_known_gets_nowhere() {
     let site = Site::with_server().await;
     let wrong = format!("Bearer {}0", site.token);
     for (method, path, who) in operations() {
-        let nobody = site.send(&method, &path, &[], None).await;
+        let anonymous = site.send(&method, &path, &[], None).await;
         let stranger = site.send(&method, &path, &[("Authorization", &wrong)], None).await;
         if who == "Public." {
-            assert!(nobody.status < 500 && nobody.status != 401, "{method} {path}: {nobody:?}");
+            assert!(anonymous.status < 500 && anonymous.status != 401, "{method} {path}: {anonymous:?}");
             continue;
         }
-        nobody.assert_problem(401, "unauthenticated");
-        assert_eq!(nobody.header("www-authenticate"), Some("Bearer"));
+        anonymous.assert_problem(401, "unauthenticated");
+        assert_eq!(anonymous.header("www-authenticate"), Some("Bearer"));
         stranger.assert_problem(401, "unauthorized");
         let gone =
             site.send(&method, &path, &[("Cookie", &format!("{}=0000", site.cookie_name()))], None).await;

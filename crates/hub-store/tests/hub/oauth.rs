@@ -107,9 +107,9 @@ async fn whose_it_is_must_fit() {
     let (stage, _authority) = oauth_stage("per-agent").await;
     let hub = &stage.hub;
     assert_eq!(hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap_err().field(), Some("agent"));
-    let nobody = Some(AgentId::from_u128(9));
+    let unknown_agent = Some(AgentId::from_u128(9));
     assert_eq!(
-        hub.start_sign_in(local_user(ADA), "guarded", nobody).await.unwrap_err().kind(),
+        hub.start_sign_in(local_user(ADA), "guarded", unknown_agent).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
     assert_eq!(hub.start_sign_in(local_user(ADA), "up", None).await.unwrap_err().code(), "not_oauth");

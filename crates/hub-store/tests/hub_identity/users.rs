@@ -41,9 +41,9 @@ async fn a_password_is_checked() {
         assert_eq!(field(set).as_deref(), Some("password"));
     }
     assert_eq!(stage.hub.has_password().await, Ok(false));
-    let nobody =
+    let unknown_user =
         stage.hub.set_password(ADA, UserId::from_u128(9), &PASSWORD.into(), ChangedBy::Operator).await;
-    assert_eq!(code(nobody), "not_found");
+    assert_eq!(code(unknown_user), "not_found");
     assert!(
         stage
             .hub
