@@ -103,7 +103,7 @@ impl Hub {
         let agent_rate = agent.as_ref().and_then(|snapshot| CallRate::of_agent(&snapshot.agent));
         let server_rate = CallRate::of_server(&target.server).filter(|_| !consumed.server);
         let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
-        let plan = PlannedCall { rates, ..self.planned_call(actor, agent, target, request.arguments) };
+        let plan = PlannedCall { rates, ..self.planned_call(agent, target, decision, request.arguments) };
         Ok((plan, reason))
     }
 
@@ -111,19 +111,20 @@ impl Hub {
     pub(super) async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
         let agent = self.calling_agent(actor).await?;
         let target = self.call_target(actor, agent.as_deref(), request.tool).await?;
-        Ok(self.planned_call(actor, agent, target, request.arguments))
+        let decision = evaluate_policy(actor, agent.as_deref(), &target);
+        Ok(self.planned_call(agent, target, decision, request.arguments))
     }
 
     fn planned_call(
         &self,
-        actor: Actor,
         agent: Option<Arc<AgentSnapshot>>,
         target: Arc<CallTarget>,
+        decision: PolicyDecision,
         arguments: Value,
     ) -> PlannedCall {
         PlannedCall {
             id: CallId::new(&*self.platform),
-            decision: evaluate_policy(actor, agent.as_deref(), &target),
+            decision,
             digest: arguments_digest(&arguments),
             target,
             agent,
