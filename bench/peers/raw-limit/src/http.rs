@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    bare,
+    http_raw,
     responder::{App, ResponseKind},
 };
 
