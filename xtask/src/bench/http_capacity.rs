@@ -11,8 +11,9 @@ use super::table::{Row, Table, TargetMetric};
 use super::targets::Targets;
 use crate::command;
 
-/// Raises the open file limit of server and load generator above the number of streams.
-const RAISE_FILE_LIMIT: &str = "ulimit -n 12000 &&";
+/// Raises the open-file limit of server and load generator: three quarters of it, the connections that a listener accepts,
+/// must exceed the number of streams.
+const RAISE_FILE_LIMIT: &str = "ulimit -n 16000 &&";
 
 /// One run of `bench-http-capacity`.
 struct CapacityRun {
