@@ -56,8 +56,7 @@ async fn a_server_that_announces_no_changes_is_not_listened_to() {
 
 #[tokio::test(start_paused = true)]
 async fn log_events_name_the_server() {
-    let ears = LogCapture::default();
-    let _listening = tracing::subscriber::set_default(ears.clone());
+    let (ears, _guard) = LogCapture::on_this_thread();
     let script = with(Revision::LATEST, json!({ "tools": { "listChanged": true } }));
     client(&script).on_list_changed(|_| ()).label("files").connect().await.unwrap();
     let said = ears.take();
@@ -251,8 +250,8 @@ async fn malformed_entries_of_lists_are_left_out_with_the_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn malformed_entries_without_end_are_not_reported_one_by_one() {
-    let (ears, entries) = (LogCapture::default(), |count: usize| vec![json!(1); count]);
-    let _listening = tracing::subscriber::set_default(ears.clone());
+    let (ears, _guard) = LogCapture::on_this_thread();
+    let entries = |count: usize| vec![json!(1); count];
     let script = with(Revision::LATEST_SESSION, json!({ "tools": {}, "prompts": {} }));
     let script = script
         .on("tools/list", move |request| match request["params"].get("cursor") {

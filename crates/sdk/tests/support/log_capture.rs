@@ -2,13 +2,24 @@
 #![allow(clippy::allow_attributes, dead_code, reason = "each test file uses a part of it")]
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The captured text.
 #[derive(Clone, Default)]
 pub(crate) struct LogCapture(Arc<Mutex<String>>);
 
 impl LogCapture {
+    /// Captures the log events of this thread until the guard is dropped.
+    ///
+    /// While only one dispatcher exists, `tracing` registers a callsite for the thread that hits it first, and a
+    /// thread without a subscriber disables it for all. The second dispatcher prevents that.
+    pub(crate) fn on_this_thread() -> (Self, tracing::subscriber::DefaultGuard) {
+        static SECOND: OnceLock<tracing::Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| tracing::Dispatch::new(Self::default()));
+        let capture = Self::default();
+        (capture.clone(), tracing::subscriber::set_default(capture))
+    }
+
     /// Adds text from another source.
     pub(crate) fn append(&self, text: &str) {
         writeln!(self.0.lock().unwrap(), "{text}").unwrap();
