@@ -31,6 +31,11 @@ const STEPS: &[Step] = &[
             "warnings",
         ])
     }),
+    // A workspace of its own: no other step compiles it.
+    ("bench peers", || {
+        let manifest = ["--manifest-path", "bench/peers/Cargo.toml", "--target-dir", "target/peers"];
+        cargo(&[&["check", "--locked"], &manifest[..]].concat())
+    }),
     ("crates", dependency_budget::run),
     ("test", test::run),
     ("conformance", || conformance::run(&[])),
