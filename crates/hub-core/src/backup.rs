@@ -29,7 +29,7 @@ enum FileMarker {
     Backup,
 }
 
-/// First line of a backup: format version, time and audit key.
+/// First line of a backup: format version, time, audit key and, if requested, the key file.
 #[derive(Serialize, Deserialize)]
 struct Header {
     linchpin: FileMarker,

@@ -115,7 +115,7 @@ impl Query {
             let Some(parameter) = known.iter().find(|known| known.name == name) else {
                 let names: Vec<_> = known.iter().map(|known| known.name).collect();
                 let text = match &names[..] {
-                    [] => "this path takes no query parameters: remove it".to_owned(),
+                    [] => "this path takes no query parameters: remove this one".to_owned(),
                     names => format!("unknown query parameter: use {}", names.join(", ")),
                 };
                 return Err(invalid_parameter(&name, text));
@@ -197,7 +197,10 @@ mod tests {
             assert_eq!((problem.status().as_u16(), problem.field()), (422, Some(field)), "{query}");
         }
         assert!(
-            Query::read("a=1", &[]).unwrap_err().detail().ends_with("takes no query parameters: remove it")
+            Query::read("a=1", &[])
+                .unwrap_err()
+                .detail()
+                .ends_with("takes no query parameters: remove this one")
         );
     }
 }

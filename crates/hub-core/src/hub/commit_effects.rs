@@ -1,5 +1,5 @@
-//! Commits that also close connections or start tool syncs, depending on what they change. The effects happen even if
-//! the client disconnects before the commit has finished.
+//! Commits that change a server or a subject: they also close its connections and, for a server, may start a tool sync.
+//! The effects happen even if the client disconnects before the commit has finished.
 
 use super::Hub;
 use crate::actor::Subject;

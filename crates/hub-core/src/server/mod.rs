@@ -1,7 +1,7 @@
 //! Upstream servers and the validation of their settings.
 //!
-//! A [`ServerDraft`] comes from REST or a form and has no command: stdio servers come only from the configuration file, as an
-//! [`ConfiguredServer`] server with a [`ProgramSpec`].
+//! A [`ServerDraft`] comes from REST or a form and has no command: stdio servers come only from the configuration file, as a
+//! [`ConfiguredServer`] with a [`ProgramSpec`].
 
 mod configured;
 mod draft;

@@ -68,7 +68,7 @@ impl<'a> GroupedCalls<'a> {
         true
     }
 
-    /// Applies the grouped changes of calls, and returns whether each of them succeeded. Which one failed is not known.
+    /// Applies the grouped changes of calls, and returns whether all of them succeeded. Which one failed is not known.
     pub(super) async fn apply(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {
         // All statements are prepared, so they are pipelined in this order.
         db.prepare_all([SELECT_MISMATCHES, INSERT_CALLS, FINISH_CALLS]).await?;

@@ -40,6 +40,8 @@ pub(crate) struct Upstream {
     pub(crate) handle: ServerHandle,
     /// Number of tool executions.
     pub(crate) ran: Arc<AtomicUsize>,
+    /// Messages of all executions of `echo`.
+    pub(crate) echoed: Arc<Mutex<Vec<String>>>,
     /// `Authorization` header of each request.
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
     /// Releases `wait`.
@@ -54,9 +56,10 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub(crate) async fn new() -> Self {
         let (ran, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let echoed = Arc::default();
         let (go_on, has_begun) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (seen, last, given_up) = (tokens.clone(), tokens.clone(), Arc::new(Notify::new()));
-        let mut mcp = upstream(&ran, &has_begun, &go_on, &given_up)
+        let mut mcp = upstream(&ran, &echoed, &has_begun, &go_on, &given_up)
             .tool("big", "Gives much", |Size { bytes }| async move { "x".repeat(bytes) })
             .tool("fail", "Fails", |_: NoArgs| async {
                 Err::<String, _>(linchpin::Error::tool("it cannot be done"))
@@ -80,6 +83,7 @@ impl Upstream {
             url,
             handle,
             ran,
+            echoed,
             tokens,
             release: go_on,
             started: has_begun,

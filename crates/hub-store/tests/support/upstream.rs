@@ -1,7 +1,7 @@
 //! Upstream server that tests can block and observe.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use linchpin::{NoArgs, Server, args};
 use tokio::sync::Notify;
@@ -26,18 +26,20 @@ impl Drop for NotifyUnlessDone {
     }
 }
 
-/// Creates the server. It counts tool executions, notifies when `wait` starts or is cancelled, and waits for `go_on`.
+/// Creates the server. It counts tool executions, records the messages of `echo`, notifies when `wait` starts or is cancelled, and waits for `go_on`.
 pub(crate) fn upstream(
     ran: &Arc<AtomicUsize>,
+    echoed: &Arc<Mutex<Vec<String>>>,
     begun: &Arc<Notify>,
     go_on: &Arc<Notify>,
     given_up: &Arc<Notify>,
 ) -> Server {
     let (counted, waited, begun, go_on) = (ran.clone(), ran.clone(), begun.clone(), go_on.clone());
-    let given_up = given_up.clone();
+    let (echoed, given_up) = (echoed.clone(), given_up.clone());
     Server::new("upstream", "1")
         .tool("echo", "Says it back", move |Say { message }| {
             counted.fetch_add(1, Ordering::SeqCst);
+            echoed.lock().unwrap().push(message.clone());
             async move { message }
         })
         .tool("wait", "Waits", move |_: NoArgs| {

@@ -73,7 +73,7 @@ pub(super) fn for_sign_in(kind: AuthErrorKind, step: Option<&str>) -> &'static s
              authorization server"
         }
         (AuthErrorKind::Token, None) => {
-            "ask the operator of the MCP server which issuers and scopes it accepts"
+            "ask the operator of the MCP server from which issuers and with which scopes it accepts tokens"
         }
         (AuthErrorKind::Scope, _) => {
             "ask the operator of the MCP server which scopes exist, and pass them with --scope"

@@ -18,7 +18,7 @@ pub struct Challenge {
     pub error: Option<String>,
     /// Human-readable error text of the server; it is untrusted.
     pub error_description: Option<String>,
-    /// Whether tokens must be bound to a key (RFC 9449).
+    /// Whether the server requests tokens that are bound to a key, by a `DPoP` challenge (RFC 9449).
     pub dpop: bool,
 }
 

@@ -55,8 +55,8 @@ pub(crate) struct Connection {
     failure: AtomicI64,
     /// Whether the request was rejected before its handler ran.
     is_rejected: AtomicBool,
-    /// Scopes that the request requires and its sender lacks.
-    missing_scopes: OnceLock<Vec<String>>,
+    /// All scopes that the request requires, if its sender lacks any of them.
+    insufficient_scopes: OnceLock<Vec<String>>,
 }
 
 /// What a connection to a client can carry: any messages, those of one request, one response, or one batch.
@@ -93,7 +93,7 @@ impl Connection {
             http: None,
             failure: AtomicI64::new(0),
             is_rejected: AtomicBool::new(false),
-            missing_scopes: OnceLock::new(),
+            insufficient_scopes: OnceLock::new(),
         }
     }
 
@@ -338,7 +338,7 @@ impl Connection {
             }
             Err(error) => {
                 if let ProtocolError::InsufficientScope { required } = error {
-                    let _ = self.missing_scopes.set(required.clone());
+                    let _ = self.insufficient_scopes.set(required.clone());
                 }
                 let object = error_object(error, revision);
                 self.record_failure(object.code);

@@ -11,7 +11,7 @@ use crate::lock::lock;
 use crate::transport::memory::deliver_all;
 use crate::transport::{PerRequestTransport, Receiver, Transport, TransportHandle, Wire};
 
-/// Code of a test between a client and a server, which receives every message and decides what is passed on.
+/// Test tool between a client and a server, which receives every message and decides what is passed on.
 pub(super) trait Interceptor: Send + Sync + 'static {
     /// Handles a message from the client.
     fn on_sent(&self, message: &[u8]);

@@ -1,4 +1,5 @@
-//! In-memory login state: the queue of password hashes, failed attempts, and the token of this process.
+//! In-memory login state: the queue of password hashes, failed attempts, and the local user's API token,
+//! which is valid until this process ends.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

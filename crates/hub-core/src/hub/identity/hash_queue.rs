@@ -19,7 +19,8 @@ const MAX_ALL_SOURCES: usize = 32;
 /// Maximum number of waiting and running password hashes of one logged-in user, or one whose password the operator
 /// sets.
 const MAX_PER_USER: usize = 2;
-/// Maximum number of waiting and running password hashes of all these users together.
+/// Maximum number of waiting and running password hashes of all logged-in users and users whose password
+/// the operator sets, together.
 const MAX_ALL_USERS: usize = 16;
 /// Retry delay that is reported to clients that found the hash queue full.
 const BUSY_RETRY: Duration = Duration::from_secs(2);

@@ -59,18 +59,18 @@ pub(super) fn is_insufficient_scope(rejection: &AuthRejection) -> bool {
 pub(super) struct TokenProbe {
     oauth: OAuth,
     rejection: Mutex<Option<AuthError>>,
-    missing_scopes: Mutex<Scopes>,
+    required_scopes: Mutex<Scopes>,
 }
 
 impl TokenProbe {
     pub(super) fn new(oauth: OAuth) -> Self {
-        TokenProbe { oauth, rejection: Mutex::default(), missing_scopes: Mutex::default() }
+        TokenProbe { oauth, rejection: Mutex::default(), required_scopes: Mutex::default() }
     }
 
     /// Returns the scopes that the server at `url` requires and that were not granted.
     pub(super) fn missing_scopes(&self, url: &str) -> Scopes {
         let (required, granted) =
-            (lock(&self.missing_scopes).clone(), self.oauth.granted(url).unwrap_or_default());
+            (lock(&self.required_scopes).clone(), self.oauth.granted(url).unwrap_or_default());
         required.iter().filter(|scope| !granted.contains(scope)).map(str::to_owned).collect()
     }
 
@@ -88,7 +88,7 @@ impl Authorize for TokenProbe {
     fn on_rejected<'a>(&'a self, request: Request<'a>, rejection: AuthRejection) -> AuthFuture<'a, bool> {
         Box::pin(async move {
             if is_insufficient_scope(&rejection) {
-                let mut required = lock(&self.missing_scopes);
+                let mut required = lock(&self.required_scopes);
                 let scopes = rejection.challenge.scope.unwrap_or_default();
                 *required = required.iter().chain(scopes.iter()).collect();
                 return Ok(false);

@@ -216,7 +216,7 @@ impl EntryWriter<'_> {
             }
             (_, CredentialMode::PerAgent) => {
                 self.notes.push(
-                    "each agent has its own credential, so the file contains none: add one by hand"
+                    "the file does not contain a credential for the server, since each agent has its own: add one by hand"
                         .to_owned(),
                 );
             }

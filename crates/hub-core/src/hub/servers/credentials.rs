@@ -272,7 +272,7 @@ fn binding_origin(server: &Server) -> Result<String> {
     let no_url_error = || {
         Error::invalid(
             "url",
-            "must be set: this is a stdio server, and only remote servers have a credential",
+            "is missing: this is a stdio server, and only remote servers can have a credential",
         )
     };
     let origin = origin(&server.transport).ok_or_else(no_url_error)?;

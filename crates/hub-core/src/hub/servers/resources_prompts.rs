@@ -29,7 +29,7 @@ pub enum FeatureList {
     Resources,
     /// List of resource templates.
     Templates,
-    /// Prompts of a server.
+    /// List of prompts.
     Prompts,
 }
 

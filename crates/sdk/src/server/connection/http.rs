@@ -65,9 +65,9 @@ impl Connection {
         self.http.as_ref()?.extensions.get()
     }
 
-    /// Returns the scopes that the request requires and its sender lacks.
-    pub(crate) fn missing_scopes(&self) -> Option<&[String]> {
-        self.missing_scopes.get().map(Vec::as_slice)
+    /// Returns all scopes that the request requires, if its sender lacks any of them.
+    pub(crate) fn insufficient_scopes(&self) -> Option<&[String]> {
+        self.insufficient_scopes.get().map(Vec::as_slice)
     }
 
     /// Returns a copy of the connection for a message that arrived with this HTTP request.

@@ -78,8 +78,8 @@ impl Endpoint {
     /// Returns the challenge for a request whose scopes were known only while it ran: it resumes a call, reads a task,
     /// or a layer selected another tool.
     pub(super) fn scope_challenge(&self, connection: &Connection) -> Option<HttpResponse> {
-        let missing_scopes = connection.missing_scopes()?;
-        let permitted = self.options.auth.as_ref()?.check_scopes(connection.identity()?, missing_scopes);
+        let required = connection.insufficient_scopes()?;
+        let permitted = self.options.auth.as_ref()?.check_scopes(connection.identity()?, required);
         permitted.err().map(|rejection| *rejection_response(rejection))
     }
 

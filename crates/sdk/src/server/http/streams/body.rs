@@ -88,8 +88,8 @@ impl StreamBody {
         body
     }
 
-    /// Makes the stream start with an event that has only an id, if the revision supports it, so that the client can
-    /// resume from the start.
+    /// Makes the stream start with an event with an id and empty data, if the revision supports it, so that the client
+    /// can resume from the start.
     pub(in crate::server::http) fn with_priming_event(mut self) -> Self {
         if let Some((stream, _)) = self.resumable.as_ref().filter(|(stream, _)| stream.is_primed()) {
             write_id_event(stream.number(), stream.last(), &mut self.pending);

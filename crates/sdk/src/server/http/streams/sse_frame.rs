@@ -32,7 +32,7 @@ fn write_id(stream: u32, number: u64, out: &mut Vec<u8>) {
     let _ = writeln!(out, "id: {stream}-{number}"); // writing to memory cannot fail
 }
 
-/// Appends an event that has only an id.
+/// Appends an event with an id and empty data.
 pub(in crate::server::http) fn write_id_event(stream: u32, number: u64, out: &mut Vec<u8>) {
     write_id(stream, number, out);
     out.extend_from_slice(b"data:\n\n");
