@@ -111,7 +111,7 @@ impl Site {
         let (address, service) = (listener.address(), web.service());
         running.spawn(async move { listener.run_until(std::future::pending(), service).await.unwrap() });
         let (ran, begun, go_on) = (Arc::default(), Arc::default(), Arc::default());
-        let mut mcp = upstream(&ran, &begun, &go_on, &Arc::default());
+        let mut mcp = upstream(&ran, &Arc::default(), &begun, &go_on, &Arc::default());
         let handle = mcp.handle();
         let listening = mcp.http().bind("127.0.0.1:0").await.unwrap();
         let upstream = listening.url();
