@@ -18,18 +18,7 @@ const STEPS: &[Step] = &[
         FEATURES.iter().try_for_each(|features| {
             let lint = ["clippy", "-p", "linchpin", "--no-default-features", "--features", features];
             cargo(&[&lint[..], &["--", "-D", "warnings"]].concat())
-        })?;
-        cargo(&[
-            "clippy",
-            "-p",
-            "linchpin-hub",
-            "--all-targets",
-            "--features",
-            "otel",
-            "--",
-            "-D",
-            "warnings",
-        ])
+        })
     }),
     // A workspace of its own: no other step compiles it.
     ("bench peers", || {

@@ -21,7 +21,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
     cargo(&["test", "--workspace", "--all-targets"])?;
     cargo(&["test", "--workspace", "--doc"])?;
     cargo(&["test", "--package", "linchpin", "--no-default-features", "--lib", "--test", "no_validate"])?;
-    cargo(&["test", "-p", "linchpin-hub", "--features", "otel", "--test", "otel", "--bins"])?;
     println!("\nall tests passed, including doc tests and {}", covered(&examples));
     Ok(())
 }

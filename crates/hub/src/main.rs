@@ -11,7 +11,6 @@ mod elicit;
 mod error;
 mod import;
 mod inspect;
-#[cfg(feature = "otel")]
 mod otel;
 #[cfg(target_os = "linux")]
 mod process_privacy;
@@ -95,8 +94,7 @@ fn print_usage_error(error: &clap::Error) -> ExitCode {
 /// Starts logging to standard error; standard output is reserved for the protocol and for results.
 fn log_to_stderr(cli: &cli::Cli) {
     let colours = io::stderr().is_terminal();
-    #[cfg(feature = "otel")]
-    if cli.is_serving() {
+    if cli.is_serving() && otel::is_enabled() {
         use tracing_subscriber::{EnvFilter, Layer as _};
         let log = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colours);
         let log = match cli.log() {

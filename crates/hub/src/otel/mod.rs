@@ -22,17 +22,19 @@ pub(crate) use export::Exporter;
 /// settings.
 static SPAN_QUEUE: Mutex<Option<export::SpanQueue>> = Mutex::new(None);
 
-/// Creates the span layer, if a collector is configured.
-fn layer<S>() -> Option<impl Layer<S>>
+/// Returns whether a collector is configured.
+pub(crate) fn is_enabled() -> bool {
+    settings::is_enabled(&env_variable)
+}
+
+/// Creates the span layer.
+fn layer<S>() -> impl Layer<S>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
 {
-    if !settings::is_enabled(&env_variable) {
-        return None;
-    }
     let (spans, queue) = spans::SpanLayer::new();
     *SPAN_QUEUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
-    Some(spans.with_filter(Targets::new().with_target(TARGET, LevelFilter::TRACE)))
+    spans.with_filter(Targets::new().with_target(TARGET, LevelFilter::TRACE))
 }
 
 /// Creates the exporter, if the span layer is installed.

@@ -101,7 +101,6 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
     file_limit::raise_limit();
     // From here on, signals no longer terminate the process by default.
     let (mut shutdown_signals, hangup) = (ShutdownSignals::new()?, signal(SignalKind::hangup())?);
-    #[cfg(feature = "otel")]
     let exporter = crate::otel::exporter()?;
     let paths = HubPaths::resolve(location, &env_variable)?;
     paths.create()?;
@@ -149,7 +148,6 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
         Ok(())
     });
 
-    #[cfg(feature = "otel")]
     if let Some(exporter) = exporter {
         last.spawn(exporter.run(until(ShutdownPhase::Stopped)));
     }
