@@ -12,7 +12,7 @@ use linchpin::{CallError, Client, ClientBuilder, ClientError};
 use super::{AuthMaterial, ConnectionPool, Processes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::secrets::redact::Redactor;
-use crate::server::{Authentication, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport};
+use crate::server::{Authentication, ConnectionLimits, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport};
 use crate::text::escape_invisible;
 
 /// Delay before the first retry of a request to a server; it doubles with each retry.
@@ -41,6 +41,7 @@ pub(super) async fn open(
         let builder = builder(server, proof, egress, processes, redactor)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
         let builder = builder.on_list_changed(changed.clone());
+        let builder = with_limits(builder, &server.settings.limits);
         let builder = match server.settings.revision {
             Some(revision) => builder.revisions([revision]),
             None => builder,
@@ -63,6 +64,17 @@ pub(super) async fn open(
     }
 }
 
+/// Applies the limits that every transport has.
+fn with_limits(mut builder: ClientBuilder, limits: &ConnectionLimits) -> ClientBuilder {
+    if let Some(timeout) = limits.open_timeout_ms {
+        builder = builder.open_timeout(Duration::from_millis(timeout));
+    }
+    if let Some(bytes) = limits.max_response_bytes.and_then(|bytes| usize::try_from(bytes).ok()) {
+        builder = builder.max_response(bytes);
+    }
+    builder
+}
+
 fn builder(
     server: &Server,
     proof: Option<&AuthMaterial>,
@@ -81,6 +93,15 @@ fn builder(
     let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
     // Redirects to another origin are refused: calls are meant for the configured server only.
     let builder = builder.egress(egress.clone()).redirects(Redirects::same_origin(3));
+    let ConnectionLimits { read_timeout_ms, max_reconnects, .. } = server.settings.limits;
+    let builder = match read_timeout_ms {
+        Some(timeout) => builder.read_timeout(Duration::from_millis(timeout)),
+        None => builder,
+    };
+    let builder = match max_reconnects.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) => builder.max_reconnects(count),
+        None => builder,
+    };
     let missing = || {
         let text = format!(
             "no credential is stored for the server `{}`: set one or sign in first",

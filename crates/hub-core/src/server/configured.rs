@@ -40,6 +40,8 @@ impl ConfiguredServer {
         if is_program {
             let text = "must not be set together with `command`: remove one of them";
             form.reject_fields(&["url", "headers", "authentication", "credentials"], text)?;
+            let text = "must not be set: a stdio server has no streams over HTTP";
+            form.reject_fields(&["read_timeout_ms", "max_reconnects"], text)?;
         } else {
             let text = "must not be set: this server has no `command`";
             form.reject_fields(&["args", "env", "inherit", "secrets", "directory"], text)?;

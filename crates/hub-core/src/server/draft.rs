@@ -9,7 +9,7 @@ use linchpin::egress::Target;
 use linchpin::server::web::decode_form;
 use serde_json::Value;
 
-use super::{Authentication, CredentialMode, RemoteEndpoint, ServerSettings, Transport};
+use super::{Authentication, ConnectionLimits, CredentialMode, RemoteEndpoint, ServerSettings, Transport};
 use crate::error::{Error, Result};
 use crate::object_reader::ObjectReader;
 use crate::secrets::scan::is_secret_name;
@@ -57,6 +57,7 @@ impl ServerSettings {
             calls_per_minute: None,
             max_concurrent_calls: None,
             revision: None,
+            limits: ConnectionLimits::default(),
         }
     }
 
@@ -75,6 +76,8 @@ impl ServerSettings {
         let defaults = ServerSettings::with_name(name);
         let timeout = form.number("timeout_ms", TIMEOUT_RANGE_MS)?.unwrap_or(DEFAULT_TIMEOUT_MS);
         let retries = form.number("retry_attempts", 0..=MAX_RETRIES)?;
+        let limits = ConnectionLimits::read(form)?;
+        limits.check(Duration::from_millis(timeout))?;
         let (rate, concurrency) = (
             form.number("calls_per_minute", RATE_RANGE)?,
             form.number("max_concurrent_calls", CONCURRENCY_RANGE)?,
@@ -94,6 +97,7 @@ impl ServerSettings {
             calls_per_minute: rate.and_then(|rate| u32::try_from(rate).ok()),
             max_concurrent_calls: concurrency.and_then(|max| u32::try_from(max).ok()),
             revision: revision(form)?,
+            limits,
             ..defaults
         })
     }

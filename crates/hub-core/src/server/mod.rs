@@ -5,6 +5,7 @@
 
 mod configured;
 mod draft;
+mod limits;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,10 @@ use crate::tool::names::Slug;
 pub use configured::ConfiguredServer;
 pub(crate) use draft::{CONCURRENCY_RANGE, RATE_RANGE};
 pub use draft::{ServerDraft, TIMEOUT_RANGE_MS};
+pub use limits::{
+    ConnectionLimits, MAX_CALL_RANGE_MS, MAX_RESPONSE_RANGE, OPEN_TIMEOUT_RANGE_MS, READ_TIMEOUT_RANGE_MS,
+    RECONNECTS_RANGE, SYNC_INTERVAL_RANGE_MS,
+};
 
 /// Upstream server of the hub: slug, settings and transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +82,9 @@ pub struct ServerSettings {
     /// Protocol revision of the connections to the server. Default: the newest that both sides support.
     #[serde(default)]
     pub revision: Option<Revision>,
+    /// Limits of the connections to the server.
+    #[serde(flatten)]
+    pub limits: ConnectionLimits,
 }
 
 /// Transport to a server: a child process, or a URL.

@@ -336,6 +336,7 @@ impl Hub {
             calls_per_minute: settings.calls_per_minute,
             max_concurrent_calls: settings.max_concurrent_calls,
             revision: settings.revision.map(Revision::as_str),
+            limits: settings.limits,
             enabled: settings.enabled,
             keep_history: settings.keep_history,
             status,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::ConnectionStatus;
 use crate::id::ServerId;
-use crate::server::{Authentication, CredentialMode};
+use crate::server::{Authentication, ConnectionLimits, CredentialMode};
 use crate::tool::SkippedTool;
 
 /// Server of the hub as shown to users, with its connection status.
@@ -57,6 +57,9 @@ pub struct ServerView {
     pub max_concurrent_calls: Option<u32>,
     /// Pinned protocol revision, if any.
     pub revision: Option<&'static str>,
+    /// Limits of the connections to the server.
+    #[serde(flatten)]
+    pub limits: ConnectionLimits,
     /// Whether the server is enabled.
     pub enabled: bool,
     /// Whether arguments and results of the server's calls are stored.

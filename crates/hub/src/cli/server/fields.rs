@@ -2,10 +2,14 @@
 
 use clap::Args;
 use linchpin::Revision;
+use linchpin_hub_core::server::{
+    MAX_CALL_RANGE_MS, MAX_RESPONSE_RANGE, OPEN_TIMEOUT_RANGE_MS, READ_TIMEOUT_RANGE_MS, RECONNECTS_RANGE,
+    SYNC_INTERVAL_RANGE_MS,
+};
 use serde_json::{Map, Value, json};
 
 use crate::api_client::json_object;
-use crate::cli::duration::parse_timeout;
+use crate::cli::duration::{parse_millis, parse_timeout};
 use crate::cli::{parse_header, parse_revision};
 
 #[derive(Args)]
@@ -29,13 +33,34 @@ pub(crate) struct ServerFieldArgs {
     #[arg(long, value_parser = parse_revision)]
     revision: Option<Revision>,
 
+    /// Maximum duration of a call, 1s–24h, up to which progress, tasks and open server requests extend the timeout.
+    /// Default: 10m
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| parse_millis(text, &MAX_CALL_RANGE_MS))]
+    max_call: Option<u64>,
+    /// Timeout for starting or reaching the server, 1s–10m. Default: 60s
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| parse_millis(text, &OPEN_TIMEOUT_RANGE_MS))]
+    open_timeout: Option<u64>,
+    /// Maximum size of a message of the server in bytes, 65536–268435456. Default: 8388608
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(MAX_RESPONSE_RANGE))]
+    max_response: Option<u64>,
+    /// Interval of periodic syncs of the server, 1m–168h. Default: that of the hub
+    #[arg(long, value_name = "TIME", value_parser = |text: &str| parse_millis(text, &SYNC_INTERVAL_RANGE_MS))]
+    sync_interval: Option<u64>,
+
     /// URL of the MCP endpoint of the server
     #[arg(long, help_heading = "Remote server")]
     pub(super) url: Option<String>,
     /// Transport: http, or sse for servers of the first revision. Default: http
     #[arg(long, help_heading = "Remote server")]
     transport: Option<String>,
-    /// Header that the hub sends with every request to the server, not for secrets; repeatable
+    /// Idle time after which a stream or response counts as lost, 1s–1h. Default: 300s
+    #[arg(long, help_heading = "Remote server", value_name = "TIME", value_parser = |text: &str| parse_millis(text, &READ_TIMEOUT_RANGE_MS))]
+    read_timeout: Option<u64>,
+    /// Maximum number of consecutive reconnects of a lost stream, 0–1000. Default: 20
+    #[arg(long, help_heading = "Remote server", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(RECONNECTS_RANGE))]
+    max_reconnects: Option<u64>,
+    /// Header that the hub sends with every request to the server, not for secrets; repeatable. An update replaces all
+    /// headers
     #[arg(long = "header", help_heading = "Remote server", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(String, String)>,
     /// Authentication of the hub at the server: none, bearer, api-key, basic or oauth. Store the secret with
@@ -78,6 +103,12 @@ impl ServerFieldArgs {
             ("authentication", authentication),
             ("revision", self.revision.map(|revision| json!(revision.as_str()))),
             ("timeout_ms", self.timeout.map(|time| json!(time))),
+            ("max_call_ms", self.max_call.map(|time| json!(time))),
+            ("open_timeout_ms", self.open_timeout.map(|time| json!(time))),
+            ("read_timeout_ms", self.read_timeout.map(|time| json!(time))),
+            ("sync_interval_ms", self.sync_interval.map(|time| json!(time))),
+            ("max_response_bytes", self.max_response.map(|bytes| json!(bytes))),
+            ("max_reconnects", self.max_reconnects.map(|count| json!(count))),
             ("retry_attempts", self.retries.map(|count| json!(count))),
             ("calls_per_minute", self.calls_per_minute.map(|count| json!(count))),
             ("max_concurrent_calls", self.max_concurrent_calls.map(|count| json!(count))),
