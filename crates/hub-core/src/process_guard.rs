@@ -21,7 +21,8 @@ use crate::lock::lock;
 pub const COMMAND: &str = "__guard";
 /// Delay before the guard is restarted, if the previous one has lived for a shorter time.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
-/// Maximum length of the lineage file.
+/// Maximum number of bytes read from the lineage file, which holds the environment marker of the processes that the
+/// previous hub started.
 const MAX_LINEAGE_FILE_BYTES: u64 = 1 << 10;
 
 /// Handle to the helper process that kills all server processes when the hub ends. Dropping it kills all processes of

@@ -26,7 +26,7 @@ pub enum Message<'a> {
         /// Parameters of the notification.
         params: Params<'a>,
     },
-    /// Response to a request of the receiver.
+    /// Response to a request that the receiver of this message has sent.
     Response {
         /// Id of the request. May be absent in an error response.
         id: Option<Id<'a>>,

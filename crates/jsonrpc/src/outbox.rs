@@ -125,7 +125,8 @@ impl Outbox {
         self.wake();
     }
 
-    /// Makes the reader of the queue close the stream and come back for further lines after `delay`.
+    /// Requests the reader of the queue to end the stream, so that the client reopens it after `delay`. A stream that
+    /// cannot be resumed stays open.
     pub fn request_reconnect(&self, delay: Duration) {
         self.state().reconnect_after = Some(delay);
         self.wake();

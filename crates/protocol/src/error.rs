@@ -28,7 +28,7 @@ pub mod code {
 pub enum Error {
     /// The request is not valid in the current state of the connection; the text says what to do.
     InvalidRequest(String),
-    /// The method does not exist in this revision.
+    /// The method is not available: not in this revision, not supported by the server, or not in this form.
     MethodNotFound(String),
     /// A parameter is missing or invalid.
     InvalidParams {

@@ -182,7 +182,7 @@ impl<'a> Index<'a> {
         number
     }
 
-    /// Adds the targets of references, which may be at locations where no keyword expects a schema.
+    /// Adds the targets of `$ref` and `$dynamicRef` to the index: they may be outside all subschemas found so far.
     fn follow_references(&mut self) -> Result<(), ValidationError> {
         let mut next = 0;
         while let Some(found) = self.subschemas.get(next) {

@@ -42,7 +42,7 @@ const TABLE: &[(Misbehaviour, &str)] = &[
     ),
     (
         Misbehaviour::ForbiddenForever,
-        "needing more: the server requires the scope `write` for this request, but the token already has \
+        "needing more: for this request the server requires the scope `write`, but the token already has \
          it: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (
@@ -404,7 +404,7 @@ const TABLE: &[(Misbehaviour, &str)] = &[
     (Misbehaviour::ExpiresText, "fine"),
     (
         Misbehaviour::ScopesFewer,
-        "needing more: the server requires the scope `write` for this request, but the authorization \
+        "needing more: for this request the server requires the scope `write`, but the authorization \
          server did not grant it: contact the operator of the server (HTTP_AUTHORIZATION)",
     ),
     (Misbehaviour::RefreshMissing, "fine"),

@@ -38,7 +38,7 @@ const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duratio
 
 /// Maximum number of concurrent users of a connection to a server.
 const MAX_USERS: u32 = 1 << 20;
-/// Number of servers whose newest version is held in memory.
+/// Number of known server versions above which those of servers without connections are forgotten.
 const MAX_KNOWN_VERSIONS: usize = 10_000;
 
 /// Key of a connection in the pool: tenant, subject, server, its version and the credential. Callers with different

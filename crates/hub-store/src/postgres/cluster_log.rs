@@ -42,7 +42,7 @@ pub(super) struct ClusterMessages {
     changes: BTreeSet<(TenantId, CacheScope)>,
     /// Events that were published without a batch of store changes.
     pub(super) events: Vec<(TenantId, NewEvent)>,
-    /// Events of the batches of this commit.
+    /// Events that belong to store batches of this commit; `events` holds the others.
     batch_events: Vec<(TenantId, NewEvent)>,
     /// Whether events of this hub were dropped, so that peer hubs must be notified of a gap.
     pub(super) has_lost_events: bool,

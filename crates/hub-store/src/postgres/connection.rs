@@ -82,7 +82,7 @@ struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Removes the TLS options that the database driver does not support from a URL and returns them.
+    /// Removes or replaces the TLS options of a URL that the database driver does not support, and returns them.
     fn split_from_url(url: &str) -> (String, Self) {
         let mut tls_options = TlsOptions { checks_name: true, root_certificates: None };
         let Some((base, query)) = url.split_once('?') else { return (url.to_owned(), tls_options) };

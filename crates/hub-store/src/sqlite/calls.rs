@@ -187,7 +187,8 @@ fn read_row<T>(
 struct Conditions {
     text: String,
     values: Vec<Box<dyn ToSql>>,
-    /// Forced index: the query planner would rather scan all rows of the tenant.
+    /// Index that the query must use (`INDEXED BY`), if one fits its conditions: without it, the planner scans all rows
+    /// of the tenant.
     index: Option<&'static str>,
 }
 

@@ -207,7 +207,7 @@ impl HubPaths {
         Ok(KeyFile::open(&self.keys, &SystemPlatform)?.0)
     }
 
-    /// Returns the path of the audit checkpoints, which are outside the database that they verify.
+    /// Returns the path of the file with a second copy of the audit checkpoints, outside the database.
     pub(crate) fn checkpoint_file(&self) -> PathBuf {
         self.data.join("checkpoints")
     }

@@ -261,8 +261,9 @@ impl EntryReader<'_> {
                 Expansion::Unresolved(reason, _) => return Err(EntryError::for_field(&field, reason)),
                 Expansion::Unconfirmed(variable, _) => {
                     notes.push(format!(
-                        "header `{name}` is not imported: it refers to the environment variable `{variable}`, which is not \
-                         confirmed; add it with `linchpin server update NAME --header`"
+                        "header `{name}` is not imported: you have not allowed the server to read the environment variable \
+                         `{variable}`; to set it, run `linchpin server update NAME` with one `--header` option for every \
+                         header of the server"
                     ));
                     continue;
                 }

@@ -75,6 +75,8 @@ pub(crate) enum ReplyChannel {
 /// How long cancelled requests may take to end when the server shuts down.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
 const NO_REVISION: u8 = u8::MAX;
+/// Reason for [`Connection::finish`] when the input of a stream transport has ended.
+pub(crate) const INPUT_ENDED: &str = "the client has ended its input";
 static UNKNOWN_CLIENT: LazyLock<Arc<ClientInfo>> = LazyLock::new(Arc::default);
 
 impl Connection {
@@ -362,9 +364,9 @@ impl Connection {
         }
     }
 
-    /// Handles the end of the input: closes streams gracefully and responds to every accepted request.
-    pub(crate) async fn finish(&self, timeout: Duration) {
-        self.caller.close_peer("the client has ended its input");
+    /// Ends the connection for this reason, such as [`INPUT_ENDED`]: closes streams gracefully and responds to every accepted request.
+    pub(crate) async fn finish(&self, reason: &str, timeout: Duration) {
+        self.caller.close_peer(reason);
         self.caller.streams.close();
         if tokio::time::timeout(timeout, self.idle()).await.is_err() {
             let remaining: Vec<_> = lock(&self.caller.in_flight).drain().collect();

@@ -70,7 +70,7 @@ pub use catalog::{Addable, Register};
 pub use catalog::{AnnotatedForm, CatalogItem, CompletedForm};
 #[cfg(feature = "http-client")]
 pub(crate) use clock::Clock;
-pub(crate) use connection::{ClientState, Connection, ReplyChannel};
+pub(crate) use connection::{ClientState, Connection, INPUT_ENDED, ReplyChannel};
 pub use definitions::completion::{CompletionInput, CompletionOutput, CompletionRequest};
 pub use definitions::custom_method::IntoJson;
 pub use definitions::resource::ResourceArgs;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
 use crate::Service;
-use crate::server::{Connection, ReplyChannel, spawn};
+use crate::server::{Connection, INPUT_ENDED, ReplyChannel, spawn};
 use crate::transport::OutgoingMessages;
 
 /// Test client that sends arbitrary messages to a server in this process, and returns its messages one by one.
@@ -147,7 +147,7 @@ impl RawClient {
 
     /// Ends the input of the server, and returns all its remaining messages.
     pub async fn close(mut self) -> Vec<Value> {
-        self.connection.finish(self.service.settings().shutdown_timeout).await;
+        self.connection.finish(INPUT_ENDED, self.service.settings().shutdown_timeout).await;
         let mut rest = Vec::new();
         while !self.unread_messages.is_empty() || !self.outbox.is_empty() {
             rest.extend(self.next().await);

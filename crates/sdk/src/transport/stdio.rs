@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::std_stream::StdStream;
 use crate::lock::lock;
-use crate::server::{Connection, ReplyChannel, Service};
+use crate::server::{Connection, INPUT_ENDED, ReplyChannel, Service};
 use crate::{Error, Result};
 
 /// Outgoing bytes that may be queued before senders must wait.
@@ -68,7 +68,7 @@ pub(crate) async fn serve_on(
     })?;
     match input_end_or_write_error(end_receiver, write_error).await {
         Ok(()) => {
-            connection.finish(timeout).await;
+            connection.finish(INPUT_ENDED, timeout).await;
             // Not on this thread: a client that does not read must not block the process without limit.
             let last = tokio::task::spawn_blocking(move || writer.flush());
             match tokio::time::timeout(timeout.max(FINAL_WRITE_TIMEOUT), last).await {

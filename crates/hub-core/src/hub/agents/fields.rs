@@ -179,7 +179,7 @@ fn unknown_tool(slug: &str, name: &str, existing: &BTreeSet<String>) -> Error {
                 list(close.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect())
             )
         }
-        (true, false) => format!("the server has {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect())),
+        (true, false) => format!("its tools include {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect())),
         (true, true) => "the server has no tools".to_owned(),
     };
     let name = shorten(name);
@@ -216,6 +216,6 @@ mod tests {
         assert!(advice(&"n".repeat(99), &"n".repeat(100)));
         assert!(!advice(&"n".repeat(100), &"n".repeat(101)));
         let existing = (0..10_000).map(|number| format!("{number:01000}")).collect();
-        assert!(unknown_tool("up", &"n".repeat(1_000), &existing).message().contains("the server has `"));
+        assert!(unknown_tool("up", &"n".repeat(1_000), &existing).message().contains("its tools include `"));
     }
 }

@@ -319,7 +319,13 @@ fn describe_missing_segments(missing: &[u64]) -> Option<String> {
     let list = runs.join(", ");
     match missing {
         [] => None,
-        [_] => Some(format!("segment {list} is not available: the chain continues from its signed head")),
-        _ => Some(format!("segments {list} are not available: the chain continues from their signed heads")),
+        [_] => Some(format!(
+            "the file of segment {list} is not available, so that its entries were not verified: verification continues \
+             at the signed end of the segment"
+        )),
+        _ => Some(format!(
+            "the files of segments {list} are not available, so that their entries were not verified: verification \
+             continues at the signed ends of the segments"
+        )),
     }
 }

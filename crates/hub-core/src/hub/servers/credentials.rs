@@ -55,11 +55,12 @@ impl Hub {
         let server = self.find_server(actor.tenant(), server).await?;
         let id = secret_id(server.id, agent);
         let missing = || {
-            Error::new(
-                error::ErrorKind::NotFound,
-                "not_found",
-                "no credential is stored for this server: set it with `linchpin server credential set`",
-            )
+            let (owner, option) = if agent.is_some() { (" of this agent", " --agent NAME") } else { ("", "") };
+            let text = format!(
+                "no credential{owner} is stored for this server: set it with `linchpin server credential set {}{option}`",
+                server.slug.as_str()
+            );
+            Error::new(error::ErrorKind::NotFound, "not_found", text)
         };
         let (record, version): (SealedSecret, _) =
             self.load(actor.tenant(), DocumentKind::Secret, id).await?.ok_or_else(missing)?;
@@ -269,13 +270,15 @@ pub(in crate::hub) fn matches_binding(stored: &SealedSecret, label: &SecretBindi
 
 /// Returns the origin that secrets of a server are bound to; with OAuth also the configured client and issuer.
 fn binding_origin(server: &Server) -> Result<String> {
-    let no_url_error = || {
-        Error::invalid(
-            "url",
-            "is missing: this is a stdio server, and only remote servers can have a credential",
-        )
+    let is_stdio = || {
+        let text = format!(
+            "is a stdio server, and only remote servers have a credential: set its secrets as environment variables \
+             with `linchpin server secret set {}`",
+            server.slug.as_str()
+        );
+        Error::invalid("server", text)
     };
-    let origin = origin(&server.transport).ok_or_else(no_url_error)?;
+    let origin = origin(&server.transport).ok_or_else(is_stdio)?;
     Ok(append_client(origin, &server.settings.authentication))
 }
 
@@ -287,6 +290,7 @@ fn append_client(origin: String, authentication: &Authentication) -> String {
 }
 
 fn credential_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretBinding> {
+    let bound_to = binding_origin(server)?;
     let kind = match &server.settings.authentication {
         Authentication::None => {
             return Err(Error::invalid(
@@ -309,7 +313,6 @@ fn credential_binding(server: &Server, agent: Option<AgentId>) -> Result<SecretB
         }
         Authentication::OAuth { .. } => KIND_CLIENT_SECRET,
     };
-    let bound_to = binding_origin(server)?;
     if agent.is_some() && server.settings.credentials == CredentialMode::Shared {
         let text = "must be absent, since all agents share the credential of this server: set its `credentials` to \
                     `per-agent` first";

@@ -43,7 +43,7 @@ impl FeatureList {
     }
 }
 
-/// Names by which errors and the audit refer to reading resources or prompts.
+/// Terms for reading a resource or rendering a prompt: noun and field in errors, actions in the audit.
 struct ReadOperation {
     name: &'static str,
     field: &'static str,

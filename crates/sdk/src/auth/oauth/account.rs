@@ -193,11 +193,11 @@ impl Account {
                 "the authorization server did not grant it"
             };
             let requirement = match &*required.to_string() {
-                "" => "more access than the token allows".to_owned(),
+                "" => "access that the token does not give".to_owned(),
                 scopes => format!("the scope `{}`", sanitize(scopes)),
             };
             let text = format!(
-                "the server requires {requirement} for this request, but {reason}: contact the operator of the server"
+                "for this request the server requires {requirement}, but {reason}: contact the operator of the server"
             );
             let code = Some("insufficient_scope".to_owned());
             return Err(AuthError::new(AuthErrorKind::Scope, text).with_code(code));

@@ -50,7 +50,8 @@ pub(in crate::auth) struct Runner<'a> {
     pub(in crate::auth) server: &'a Target,
     pub(in crate::auth) egress: &'a Egress,
     pub(in crate::auth) account: &'a Account,
-    /// Number of operations on the token that were completed before this one.
+    /// Number of token operations that were completed when this one began. If it has grown since, another operation has
+    /// finished in the meantime.
     pub(in crate::auth) generation: u64,
     /// Lock of the token record against other processes. It is released before a sign-in, which may take long.
     pub(in crate::auth) lease: Option<Box<dyn Send>>,

@@ -318,9 +318,9 @@ where
     }
 }
 
-/// Waits until a request body is read, or its deadline is reached. Received bytes extend the deadline, to at most
-/// `timeout` from now: a sender that stalls after a fast start is cut off as soon as one that never started. A second
-/// in which less than a second is earned is reported as slow.
+/// Reads a request body under a deadline that received bytes extend, to at most `timeout` from now: a sender that
+/// stalls after a fast start is cut off as soon as one that never started. Each second with fewer than
+/// `BYTES_PER_SECOND` bytes is reported as slow.
 async fn with_deadline<T>(
     mut reading: Pin<&mut impl Future<Output = Result<T, BodyReadError>>>,
     timeout: Duration,

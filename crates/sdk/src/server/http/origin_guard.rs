@@ -49,7 +49,7 @@ impl OriginError {
     }
 }
 
-/// Parses a host with an optional port; `None` if it is neither a name nor an address.
+/// Parses a host name or address with an optional port; `None` if the text is anything else.
 fn parse(text: &str) -> Option<AllowedHost> {
     let authority: Authority = text.parse().ok()?;
     if text.contains('@') {

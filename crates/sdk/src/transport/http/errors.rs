@@ -67,8 +67,8 @@ pub(super) fn invalid_event(reason: &str) -> CallError {
     transport_error(INVALID_EVENT, None, format!("an event of the stream is not a message: {reason}"))
 }
 
-pub(super) fn session_not_found(outcome: &str) -> CallError {
-    let message = format!("the server no longer knows the session; {outcome}");
+pub(super) fn session_not_found(renewal: &str) -> CallError {
+    let message = format!("the server no longer knows the session; {renewal}");
     transport_error(SESSION_NOT_FOUND, Some(StatusCode::NOT_FOUND), message)
 }
 

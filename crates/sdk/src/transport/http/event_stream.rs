@@ -99,8 +99,8 @@ impl ResumeState {
         true
     }
 
-    /// Records the end of a connection of the stream and returns the delay before it is reopened. Returns the delay
-    /// before the next one; `None` if there were too many attempts.
+    /// Records the end of a connection of the stream and returns the delay before it is reopened; `None` after too many
+    /// failed attempts.
     pub(super) fn next_delay(&mut self, max: usize) -> Option<Duration> {
         let had_message = std::mem::take(&mut self.has_message);
         // A long connection without messages is not a failure.

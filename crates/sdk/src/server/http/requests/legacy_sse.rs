@@ -42,7 +42,7 @@ impl LegacySessions {
                 continue;
             };
             spawn(&runtime, async move {
-                line.connection.finish(timeout).await;
+                line.connection.finish("the server is shutting down", timeout).await;
                 line.outbox.mark_complete();
             });
         }

@@ -33,12 +33,13 @@ struct ParkedTable {
 struct Slot {
     round: u32,
     call: ParkedState,
-    /// Response of an earlier round trip, resent if the client repeats its request.
+    /// Encoded response to the last answered request of the call, sent again if the client repeats that request.
     cached: Option<CachedResponse>,
     changed: Arc<Notify>,
 }
 
-/// Encoded response of an earlier round trip of a call, sent again if the client repeats its request.
+/// Encoded response to the last answered request of a call with several round trips. It is stored in case it is lost:
+/// it is sent again if the client repeats that request.
 #[derive(Clone)]
 pub(crate) struct CachedResponse {
     round: u32,
