@@ -16,7 +16,8 @@ pub enum ApprovalMode {
     /// Every call requires approval.
     #[default]
     AlwaysAsk,
-    /// Every call requires approval, except calls of trusted tools on the agent's list.
+    /// Every call requires approval, except calls of tools that a user has trusted and that are also on the agent's
+    /// list of trusted tools.
     TrustedOnly,
 }
 
@@ -26,7 +27,7 @@ pub struct ServerAccess {
     /// Names of the tools that the agent may call, without resources and prompts. Default: all tools, resources and
     /// prompts.
     pub tools: Option<Vec<String>>,
-    /// Names of the tools that need no approval in the mode `trusted-only`.
+    /// Names of the tools that need no approval in the mode `trusted-only`, once a user has trusted them.
     pub trusted: Vec<String>,
 }
 
@@ -39,7 +40,7 @@ pub struct Agent {
     pub name: String,
     /// System instructions for the model of the agent.
     pub instructions: String,
-    /// Model, if the hub runs the agent.
+    /// Name of the model, stored for information; the hub calls no model.
     pub model: Option<String>,
     /// Servers that the agent may use, each with the selected tools.
     pub servers: BTreeMap<ServerId, ServerAccess>,

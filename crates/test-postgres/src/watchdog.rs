@@ -12,8 +12,8 @@ use crate::installation::ServerUser;
 /// Timeout of starting a PostgreSQL server.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 const READY_MESSAGE: &str = "database system is ready to accept connections";
-/// Shell script that stops the PostgreSQL server after a line of input or at the end of the input, and then also
-/// removes its files.
+/// Shell script that stops the PostgreSQL server when its input contains a line or ends. If the input ends without a
+/// line, the script also removes the files of the server.
 const SCRIPT: &str = r#"
 folder=$1; shift
 "$@" </dev/null 2>&1 & server=$!

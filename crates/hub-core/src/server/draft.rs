@@ -226,7 +226,7 @@ fn check_query(url: &str) -> Result<()> {
 fn check_header_name(name: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || name.len() > 64 || !name.bytes().all(is_token) {
-        return Err("must be a header name of letters, digits and `-`, such as `x-team`".to_owned());
+        return Err("must be a header name of 1 to 64 characters without spaces, such as `x-team`".to_owned());
     }
     let lower = name.to_ascii_lowercase();
     match &*lower {

@@ -20,7 +20,7 @@ const DECISIONS: [&str; ApprovalStatus::ALL.len()] = {
     names
 };
 pub(crate) const FILTERS: [Parameter; 1] =
-    [Parameter::one_of("decision", "Return only approvals with this decision", &DECISIONS)];
+    [Parameter::one_of("decision", "Return only approvals with this status", &DECISIONS)];
 
 /// Request body that approves a call, if wanted with other arguments.
 #[derive(JsonSchema)]

@@ -1,4 +1,5 @@
-//! Audit tables of the PostgreSQL store: entries are appended and never changed.
+//! Audit tables of the PostgreSQL store: entries are appended and never changed. They are removed only after they were
+//! archived in a segment file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -78,15 +78,16 @@ pub(crate) struct AgentFields {
     /// Name of the model, stored for information; the hub calls no model
     #[arg(long)]
     model: Option<String>,
-    /// Which calls require approval: auto (none), always-ask (all) or trusted-only (all except those of --trust).
-    /// Default: always-ask
+    /// Which calls require approval: auto (none), always-ask (all) or trusted-only (all except calls
+    /// of tools of --trust that a user has trusted). Default: always-ask
     #[arg(long, value_name = "MODE")]
     approval: Option<String>,
     /// Server that the agent may use, by slug; with :TOOL,… only these tools, else all tools, resources and prompts;
     /// repeatable. Replaces the current selection
     #[arg(long = "server", value_name = "SERVER[:TOOL,…]")]
     servers: Vec<String>,
-    /// Tools that need no approval in mode trusted-only; the server must be given with --server; repeatable
+    /// Tools that need no approval in mode trusted-only, once a user has trusted them; the server must be given with
+    /// --server; repeatable
     #[arg(long = "trust", value_name = "SERVER:TOOL,…", requires = "servers")]
     trusted: Vec<String>,
     /// Rate limit of the agent in calls per minute; 0 removes the limit

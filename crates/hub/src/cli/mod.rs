@@ -264,7 +264,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let context = CommandContext { location: cli.location, hub: cli.hub, output: Output { json } };
     if !is_serving && cli.serve != serve::ServeOptions::default() {
         return Err(CliError::usage(
-            "--listen, --ready-file, --log and --audit-durability are options of `serve`: remove them or the command",
+            "--listen, --ready-file, --log and --audit-durability apply only to `serve`: remove them, or use `serve` instead of this command",
         ));
     }
     match cli.command {

@@ -30,7 +30,7 @@ const MAX_INPUT_REQUESTS: usize = 64;
 /// requests.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Method, tool and options of a client request, without its parameters, for repeated sending.
+/// What stays the same in all round trips of a client request: method, tool and options. Its parameters change.
 #[derive(Clone)]
 pub(crate) struct RoundRequest {
     pub(crate) method: Method,

@@ -128,7 +128,7 @@ impl Connection {
     }
 }
 
-/// Entry of a request in the table of requests in flight, where cancellations find it; removed on drop.
+/// Guard of a request in flight. When dropped, it removes the request from the table in which cancellations find it.
 pub(crate) struct InFlight {
     caller: Arc<ClientState>,
     id: Id<'static>,

@@ -135,7 +135,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the session id of a request without a body; `Err` if the revision has no sessions.
+    /// Returns the session id of a GET or DELETE request, if it has one. Fails with an error response if its revision
+    /// has no sessions or a header is invalid.
     pub(super) fn session_id<'a>(
         &self,
         parts: &'a Parts,

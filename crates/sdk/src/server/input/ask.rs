@@ -311,7 +311,7 @@ fn decode_content<T: Args>(result: ElicitResult) -> Result<T> {
 }
 
 fn kind_mismatch() -> Error {
-    Error::setup("the response of the client has another type than the request")
+    Error::setup("the response of the client belongs to another kind of server request")
 }
 
 /// Returns whether the URL of a page uses `https` or leads to this machine.

@@ -105,7 +105,7 @@ fn start_error_reason(command: &Command, error: &io::Error) -> String {
             "no such program in PATH; install it, or give its full path".to_owned()
         }
         ErrorKind::NotFound if directory.join(&command.program).exists() => {
-            "the interpreter named in the first line of the program is missing; install it".to_owned()
+            "the interpreter or dynamic loader of the program is missing; install it".to_owned()
         }
         ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
         ErrorKind::PermissionDenied => {

@@ -37,7 +37,8 @@ const CLOSE_NOW: u8 = 1;
 /// Close mode of a connection: close it unless it has a request by now.
 const CLOSE_IF_UNUSED: u8 = 2;
 
-/// Activity of one HTTP connection, from which the watchdog sees that it is late.
+/// Activity of one HTTP connection, from which the watchdog sees whether it has timed out or may be closed
+/// to make room for another one.
 pub(in crate::server::http) struct ConnectionActivity {
     clock: Arc<AtomicU64>,
     phase: AtomicU8,
@@ -46,7 +47,7 @@ pub(in crate::server::http) struct ConnectionActivity {
     write_blocked_since: AtomicU64,
     /// Network of the client, for the limit of connections per network.
     network: IpAddr,
-    /// Signal to end the connection: at once if it is late, gracefully at shutdown.
+    /// Signal to end the connection: at once if it has timed out, gracefully at shutdown.
     pub(in crate::server::http) end: Notify,
     close_mode: AtomicU8,
     /// Whether the connection was chosen to make room for another one.

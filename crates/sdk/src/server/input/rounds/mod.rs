@@ -132,8 +132,8 @@ impl Connection {
         outcome
     }
 
-    /// Returns the response of a finished call. It is cached for a repeated request if the call had earlier round
-    /// trips.
+    /// Returns the response of a finished call. If the call had earlier round trips, the response is also cached, in
+    /// case the client repeats its last request.
     pub(in crate::server) fn finish_round(
         &self,
         outcome: RequestOutcome,
