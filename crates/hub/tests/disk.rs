@@ -48,5 +48,5 @@ fn what_is_kept_survives_what_was_asked_for() {
     assert!(ready(Some("process"), &[]).contains("durability=Process"));
     assert!(ready(Some("process"), &["--audit-durability", "power"]).contains("durability=Power"));
     home.run(&["--audit-durability", "disk"]).expect_output(2, &["process, power"]);
-    home.run(&["--audit-durability", "power", "calls"]).expect_output(2, &["are options of `serve`"]);
+    home.run(&["--audit-durability", "power", "calls"]).expect_output(2, &["apply only to `serve`"]);
 }

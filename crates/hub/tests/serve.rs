@@ -64,7 +64,7 @@ fn options_stand_before_or_after_the_command() {
     assert!(written.lines().any(|line| line.starts_with('{')), "{written}");
     let _hub = home.start_with(&["--ready-file", before, "serve", "--ready-file", after]);
     assert!(second.exists());
-    home.run(&["--listen", "127.0.0.1:0", "calls"]).expect_output(2, &["are options of `serve`"]);
+    home.run(&["--listen", "127.0.0.1:0", "calls"]).expect_output(2, &["apply only to `serve`"]);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn the_operators_file_is_reloaded_and_a_mistake_changes_nothing() {
 #[test]
 fn what_is_for_serving_is_not_for_other_commands() {
     let home = Home::new();
-    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).expect_output(2, &["are options of `serve`"]);
+    home.run(&["--listen", "127.0.0.1:0", "server", "list"]).expect_output(2, &["apply only to `serve`"]);
     let wrong = support::run(&["dmeo"]).expect_output(2, &["dmeo", "demo"]);
     assert_eq!(wrong.stdout, "");
     for shell in ["bash", "zsh", "fish"] {

@@ -72,7 +72,7 @@ pub struct ServerSettings {
     pub retry_attempts: u8,
     /// Whether the server is enabled.
     pub enabled: bool,
-    /// Whether arguments and results of the server's calls are stored.
+    /// Whether arguments and results of the server's calls remain stored after the calls have finished.
     pub keep_history: bool,
     /// Rate limit: calls, reads and prompts per minute. Default: unlimited.
     pub calls_per_minute: Option<u32>,

@@ -56,7 +56,7 @@ struct ServerFields {
     revision: Option<String>,
     /// Whether the server is enabled. Default: true.
     enabled: Option<bool>,
-    /// Whether arguments and results of the server's calls are stored. Default: true.
+    /// Whether arguments and results of the server's calls remain stored after the calls have finished. Default: true.
     keep_history: Option<bool>,
 }
 

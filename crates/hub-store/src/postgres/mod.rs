@@ -114,7 +114,7 @@ fn database_error(error: &tokio_postgres::Error) -> Error {
         None if error.to_string() == "error performing TLS handshake" => {
             let reason = error.source().map(ToString::to_string).unwrap_or_default();
             return unreachable_error(&format!(
-                "the TLS handshake failed: {reason}; check sslmode and sslrootcert in its URL"
+                "the TLS handshake failed: {reason}; check sslmode and sslrootcert in the database URL"
             ));
         }
         None if is_lost(error) => {

@@ -40,7 +40,7 @@ const BACKUP_COLUMNS: [Column; 5] = [
 const RESTORE_COLUMNS: [Column; 7] = [
     column("created", "/at"),
     column("records", "/records"),
-    column("calls with unknown outcome", "/unknown"),
+    column("interrupted calls", "/unknown"),
     column("audit intact", "/audit/intact"),
     column("audit entries", "/audit/entries"),
     column("note", "/audit/note"),

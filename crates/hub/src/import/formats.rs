@@ -207,7 +207,7 @@ pub(super) struct Confirmation {
     pub(super) target: Option<String>,
 }
 
-/// Confirmed environment variables of all servers of an import, by position. The variables of a server that is not
+/// Environment variables that the user allows each server of an import to receive, by the server's position. The variables of a server that is not
 /// listed are read only to compare it with the existing server.
 pub(super) type Confirmations = BTreeMap<Position, Confirmation>;
 

@@ -252,7 +252,7 @@ impl Client {
         self.typed_call(Method::Complete, params)
     }
 
-    /// Registers a callback for list changes, in addition to the handlers. Only the first callback takes effect.
+    /// Registers a callback for changed lists of tools, prompts or resources. The client's own handlers are still called. Only the first callback takes effect.
     pub(crate) async fn watch_changes(
         &self,
         callback: Box<dyn Fn(ListChanged) + Send + Sync>,

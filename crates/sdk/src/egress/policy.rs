@@ -162,7 +162,7 @@ impl ViolationReason {
             ViolationReason::Denied => "which the egress policy denies",
             ViolationReason::PlainHttp => "and plain `http` is allowed only to this machine: use `https`",
             ViolationReason::Reserved => {
-                "which is not a valid destination: check the URL and what its name resolves to"
+                "which is not a valid destination: check the URL and what its host name resolves to"
             }
             ViolationReason::PublicOnly => {
                 "and only public addresses are allowed: to permit it, allow its network in the egress policy"

@@ -78,6 +78,8 @@ struct RunningCallGuard {
     id: CallId,
     /// Event that is published if the outcome of the call remains unknown.
     unknown_event: NewEvent,
+    /// Whether the server keeps the history of its calls.
+    retains_arguments: bool,
     is_started: bool,
 }
 
@@ -98,7 +100,7 @@ impl Drop for RunningCallGuard {
                 result: None,
                 error: None,
                 at,
-                retains_arguments: true,
+                retains_arguments: self.retains_arguments,
             };
             let entry = AuditEntry::new(at, "hub", "call.finished").with("call", self.id.to_string());
             let entry = entry.with("status", CallStatus::Unknown.name());
@@ -128,6 +130,7 @@ impl Hub {
             tenant,
             id: plan.id,
             unknown_event: unknown,
+            retains_arguments: plan.target.server.settings.keep_history,
             is_started: false,
         };
         let CallStart { approved, reason, started: started_sender, finished } = intent;

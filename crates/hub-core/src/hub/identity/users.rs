@@ -66,7 +66,7 @@ impl ChangedBy<'_> {
     }
 }
 
-/// User whose password was changed, and the new session of the browser that changed it.
+/// User whose password was changed, and the new session of the browser that changed it, if any.
 #[derive(Debug, Clone)]
 pub struct PasswordChange {
     /// User whose password was set.

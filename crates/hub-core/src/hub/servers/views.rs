@@ -62,7 +62,7 @@ pub struct ServerView {
     pub limits: ConnectionLimits,
     /// Whether the server is enabled.
     pub enabled: bool,
-    /// Whether arguments and results of the server's calls are stored.
+    /// Whether arguments and results of the server's calls remain stored after the calls have finished.
     pub keep_history: bool,
     /// Status of the connections to the server, or `disabled`.
     pub status: ConnectionStatus,

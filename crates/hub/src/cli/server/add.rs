@@ -25,7 +25,7 @@ pub(crate) struct Add {
     slug: Option<Slug>,
     #[command(flatten)]
     fields: ServerFieldArgs,
-    /// Do not store the arguments and results of calls of this server
+    /// Do not keep the arguments and results of calls of this server after they finish
     #[arg(long)]
     no_history: bool,
     /// Add the server disabled

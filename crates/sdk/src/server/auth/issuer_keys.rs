@@ -99,7 +99,8 @@ impl IssuerKeys {
         IssuerKeys(Arc::new(Inner { fetch, state: Mutex::new(state), fetched: Notify::new() }))
     }
 
-    /// Returns the keys that may have signed a token: the keys with this id, or all if `id` is `None`.
+    /// Returns the keys that may have signed a token with this algorithm: those with this id or without any id, or all if
+    /// `id` is `None`.
     pub(super) async fn find(
         &self,
         id: Option<&str>,

@@ -236,8 +236,8 @@ fn record(
     }
 }
 
-/// Runs a tool call through its first server requests, which belong to the call itself. When it waits for anything
-/// else, it becomes a task.
+/// Runs a tool call without a task while it waits only for replies to its own server requests. When it waits for
+/// anything else, it becomes a task.
 async fn drive_initial_requests(
     context: Context,
     tool: Arc<ToolEntry>,

@@ -19,8 +19,8 @@ pub(super) const SCOPES: [&str; 3] = ["read", "write", "offline_access"];
 /// Client id for which the test identity provider issues ID tokens.
 pub(super) const IDP_CLIENT: &str = "idp-client";
 
-/// Issuer that the test authority simulates: the default one, its replacement, or the server of the protected endpoint
-/// itself.
+/// Issuer that the test authority simulates: the default one, the one that replaces it after a move, or the protected
+/// MCP server itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum TestIssuer {
     /// The issuer that clients use by default. Its URL has a path, which clients often handle incorrectly.

@@ -1,5 +1,5 @@
 //! Delay queue for one direction of a connection: a delayed message also delays the later ones, as on a real
-//! connection.
+//! connection. Only `push_after_next` changes the order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

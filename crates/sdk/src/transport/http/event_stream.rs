@@ -58,7 +58,8 @@ pub(super) enum StreamEnd {
     Failed(CallError),
 }
 
-/// What the reader of an SSE stream does after an event.
+/// Result of handling an event of an SSE stream: whether the reader continues, and whether the event was skipped or
+/// invalid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamControl {
     Continue,

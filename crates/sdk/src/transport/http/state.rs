@@ -17,7 +17,7 @@ const MIN_SECRET_LEN: usize = 8;
 /// Maximum number of remembered secrets to redact: session ids, and query values of the HTTP+SSE endpoint. Those of
 /// older sessions are forgotten.
 const MAX_SECRETS: usize = 16;
-/// Text that replaces a session id or another secret in a text.
+/// Placeholder for every redacted secret, not only for session ids.
 const REDACTED_SESSION: &str = "[session]";
 
 /// Which of the two HTTP transports the server uses.

@@ -317,7 +317,7 @@ async fn a_failed_start_says_what_to_do() {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&file.0, executable).unwrap();
     let error = Command::new(plain).open(wire(1).0).await.err().unwrap().to_string();
-    assert!(error.contains("the interpreter named in the first line of the program is missing"), "{error}");
+    assert!(error.contains("the interpreter or dynamic loader of the program is missing"), "{error}");
 }
 
 #[test]
