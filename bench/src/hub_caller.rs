@@ -35,8 +35,8 @@ pub enum Caller {
 impl Caller {
     /// Adds the server to the hub, and so to all hubs on its store, for calls of the user.
     pub async fn user(hub: &Hub, url: &str) -> anyhow::Result<Self> {
-        hub.add_server(USER, json!({ "name": "Up", "url": url })).await?;
-        hub.sync_server(USER, "up", None).await?;
+        hub.registry().add_server(USER, json!({ "name": "Up", "url": url })).await?;
+        hub.registry().sync_server(USER, "up", None).await?;
         Ok(Caller::User)
     }
 
@@ -44,15 +44,18 @@ impl Caller {
     pub async fn agent(hub: &Hub, url: &str) -> anyhow::Result<Self> {
         let server =
             json!({ "name": "Up", "url": url, "authentication": { "type": "bearer" }, "keep_history": true });
-        hub.add_server(USER, server).await?;
-        hub.set_credential(USER, "up", None, &Secret::new("an upstream token of a usual length")).await?;
-        hub.sync_server(USER, "up", None).await?;
-        hub.trust_server(USER, "up").await?;
+        hub.registry().add_server(USER, server).await?;
+        hub.upstream()
+            .set_credential(USER, "up", None, &Secret::new("an upstream token of a usual length"))
+            .await?;
+        hub.registry().sync_server(USER, "up", None).await?;
+        hub.registry().trust_server(USER, "up").await?;
         let agent = json!({
             "name": "Agent", "approval": "auto", "servers": { "up": {} }, "calls_per_minute": CALLS_PER_MINUTE,
         });
-        let agent = hub.add_agent(USER, agent).await?;
-        let (token, _) = hub.issue_token(USER, Subject::Agent(agent.summary.id), "bench", None).await?;
+        let agent = hub.identity().add_agent(USER, agent).await?;
+        let (token, _) =
+            hub.identity().issue_token(USER, Subject::Agent(agent.summary.id), "bench", None).await?;
         Ok(Caller::Agent(Arc::new(token)))
     }
 
@@ -60,11 +63,11 @@ impl Caller {
     pub async fn call(self, hub: Arc<Hub>) -> anyhow::Result<()> {
         let actor = match &self {
             Caller::User => USER,
-            Caller::Agent(token) => hub.authenticate(token.expose()).await?,
+            Caller::Agent(token) => hub.identity().authenticate(token.expose()).await?,
         };
         let tool = ToolRef::Qualified("mcp_up__echo".into());
         let request = CallRequest { tool, arguments: json!({ "message": "hello" }) };
-        let call = hub.call_tool(actor, request, true).await?;
+        let call = hub.calls().call_tool(actor, request, true).await?;
         (call.status == CallStatus::Success)
             .then_some(())
             .with_context(|| format!("the call failed: {call:?}"))

@@ -4,6 +4,7 @@
 mod dates;
 mod dependencies;
 mod exceptions;
+mod facade;
 mod forbidden_words;
 mod layout;
 mod manifest;
@@ -48,6 +49,7 @@ const RULES: &[Rule] = &[
     dependencies::jsonrpc_knows_nothing_of_the_protocol,
     prose::constants_state_their_unit_or_limit,
     prose::prose_uses_plain_words,
+    facade::the_hub_has_few_methods,
     type_names::type_names_are_nouns,
     type_names::type_names_are_unique_in_a_crate,
 ];

@@ -89,8 +89,8 @@ impl Caller {
         };
         let host = host(parts);
         let (actor, csrf) = match &credential {
-            CallerCredential::Token(token) => (app.hub.authenticate(token.expose()).await?, None),
-            CallerCredential::Session(cookie) => match app.hub.session(cookie, &host).await? {
+            CallerCredential::Token(token) => (app.hub.identity().authenticate(token.expose()).await?, None),
+            CallerCredential::Session(cookie) => match app.hub.identity().session(cookie, &host).await? {
                 Some((actor, csrf)) => (actor, Some(csrf)),
                 None => return Ok(None),
             },
@@ -121,15 +121,15 @@ impl Caller {
 
     /// Returns whether the caller is the operator, who can read the files of the hub on this machine.
     pub(crate) fn is_operator(&self, app: &AppState) -> bool {
-        matches!(&self.credential, CallerCredential::Token(token) if app.hub.is_process_token(token))
+        matches!(&self.credential, CallerCredential::Token(token) if app.hub.identity().is_process_token(token))
     }
 
     /// Returns whether the caller's session or token is still valid, for open streams and for bodies that arrive late.
     /// Fails if the store cannot be read.
     pub(crate) async fn is_still_valid(&self, app: &AppState) -> Result<bool> {
         let actor = match &self.credential {
-            CallerCredential::Token(token) => app.hub.authenticate(token.expose()).await.map(Some),
-            CallerCredential::Session(cookie) => app.hub.peek_session(cookie, &self.host).await,
+            CallerCredential::Token(token) => app.hub.identity().authenticate(token.expose()).await.map(Some),
+            CallerCredential::Session(cookie) => app.hub.identity().peek_session(cookie, &self.host).await,
         };
         match actor {
             Ok(actor) => Ok(actor == Some(self.actor)),

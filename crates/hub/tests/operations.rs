@@ -56,7 +56,7 @@ fn seal(home: &Home, days: i64) {
         let segments = Some(home.data().join("audit"));
         let options = HubOptions { retention, segments, ..HubOptions::default() };
         let hub = Hub::new(Arc::new(FutureClock(days)), store, keys, Egress::default(), options);
-        hub.archive_audit(LOCAL).await.unwrap();
+        hub.audit().archive(LOCAL).await.unwrap();
     });
 }
 

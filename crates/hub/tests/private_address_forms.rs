@@ -152,12 +152,12 @@ impl Stage {
             ..HubOptions::default()
         };
         let hub = Arc::new(Hub::new(clock.clone(), store, keys, egress, options));
-        hub.ensure_local_user().await.unwrap();
+        hub.identity().ensure_local_user().await.unwrap();
         let client_id =
             (site != Site::SignIn(UrlField::RegistrationEndpoint)).then_some(KnownClient::Public.id());
         let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
             "authentication": { "type": "oauth", "client_id": client_id } });
-        hub.add_server(USER, form).await.unwrap();
+        hub.registry().add_server(USER, form).await.unwrap();
         let url = format!("{}/mcp", doors[2].origin);
         Stage { hub, clock, site, authority, named, url, _script: script, _doors: doors, _folder: folder }
     }
@@ -166,7 +166,7 @@ impl Stage {
     async fn refuses(&self, url: &str) -> bool {
         url.clone_into(&mut self.named.lock().unwrap());
         let draft = |url: &str, transport: &str| json!({ "name": "A", "url": url, "transport": transport, "retry_attempts": 0 });
-        let tried = |form: Value| async { self.hub.test_draft(USER, form).await.is_err() };
+        let tried = |form: Value| async { self.hub.upstream().test_draft(USER, form).await.is_err() };
         match self.site {
             Site::Server => return tried(draft(url, "http")).await,
             Site::ServerRedirect => return tried(draft(&self.url, "http")).await,
@@ -174,9 +174,9 @@ impl Stage {
             Site::SignIn(place) => self.authority.set_behaviour(Authority::conforming().with_url(place, url)),
         }
         self.clock.advance(3_600);
-        let mut sign_in = self.hub.start_sign_in(USER, "guarded", None).await.unwrap();
+        let mut sign_in = self.hub.upstream().start_sign_in(USER, "guarded", None).await.unwrap();
         if sign_in.progress == SignInStatus::Waiting {
-            let (url, proof) = self.hub.sign_in_redirect(USER, &sign_in.id).await.unwrap();
+            let (url, proof) = self.hub.upstream().sign_in_redirect(USER, &sign_in.id).await.unwrap();
             let back = self.authority.approve(&url).await.unwrap();
             let query = back.url.split_once('?').unwrap().1;
             sign_in = self.hub.complete_sign_in(query, &proof).await.unwrap();
@@ -192,12 +192,12 @@ impl Stage {
                 hop.is_none_or(|hop| hop.error.is_some() && hop.status.is_none()) && !shown.is_empty()
             }
             (Site::SignIn(UrlField::RevocationEndpoint), SignInStatus::Done) => {
-                self.hub.sign_out_of_server(USER, "guarded", None).await.is_err()
+                self.hub.upstream().sign_out_of_server(USER, "guarded", None).await.is_err()
             }
             (_, progress) => matches!(progress, SignInStatus::Failed { .. }),
         };
         if sign_in.progress == SignInStatus::Done {
-            let _ = self.hub.sign_out_of_server(USER, "guarded", None).await; // it may already be signed out
+            let _ = self.hub.upstream().sign_out_of_server(USER, "guarded", None).await; // it may already be signed out
         }
         is_refused
     }
@@ -215,7 +215,7 @@ async fn try_all(site: Site, port: u16) -> usize {
         assert!(is_refused, "{site:?}: {url:?}");
         refused += usize::from(is_refused);
     }
-    let rows = stage.hub.audit(USER, 0, 500).await.unwrap();
+    let rows = stage.hub.audit().entries(USER, 0, 500).await.unwrap();
     let hosts: Vec<_> = rows.iter().filter(|row| row.action == "egress.denied").collect();
     assert!(hosts.iter().any(|row| row.fields["host"] == "10.0.0.1"), "{site:?}: no audit entry");
     refused

@@ -7,12 +7,10 @@ use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::calls::cancel::CANCEL_EVENT;
-use super::tools::sync_queue::ServerKey;
 use super::{Hub, event_payloads};
-use crate::actor::{Actor, Subject};
+use crate::actor::Subject;
 use crate::error::{Error, Result};
 use crate::events::Event;
-use crate::id::TenantId;
 
 /// Time between two ticks of the background jobs.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,16 +28,16 @@ impl Hub {
     pub async fn run(self: Arc<Self>, end: impl Future<Output = ()>) {
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.platform.now());
-        let mut subscription = self.events.subscribe_all();
+        let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.context.platform.now());
+        let mut subscription = self.context.events.subscribe_all();
         // Tools may have changed while no hub was running.
-        for tenant in log_failure(self.store.tenants().await).unwrap_or_default() {
-            log_failure(self.schedule_all_syncs(tenant).await);
+        for tenant in log_failure(self.context.store.tenants().await).unwrap_or_default() {
+            log_failure(self.registry.schedule_all_syncs(tenant).await);
         }
         loop {
             tokio::select! {
                 () = &mut end => break,
-                () = self.sync_queue.wakeup.notified() => self.start_due_syncs(),
+                () = self.registry.sync_requested() => self.start_due_syncs(),
                 event = subscription.next() => {
                     if let Ok(event) = event {
                         self.handle_cluster_event(&event);
@@ -54,28 +52,33 @@ impl Hub {
         self.shutdown().await;
     }
 
+    /// Checks in the background whether idle connections to remote servers still work.
+    pub fn check_connections(&self) {
+        self.upstream.check_connections(&self.background_tasks);
+    }
+
     /// Waits until the store fails permanently and returns the error: the hub has to stop then.
     pub async fn wait_for_store_failure(&self) -> Error {
-        self.store.wait_for_failure().await
+        self.context.store.wait_for_failure().await
     }
 
     /// Waits for running calls, stores what is pending, closes all connections and signs the audit.
     pub async fn shutdown(&self) {
         self.background_tasks.shutdown(Duration::ZERO).await; // syncs and pruning have no waiting callers
-        let since = self.shutdown_started.borrow().map_or(Duration::ZERO, |since| since.elapsed());
-        self.tasks.shutdown(SHUTDOWN_TIMEOUT.saturating_sub(since)).await;
-        self.commits.finish(COMMIT_TIMEOUT).await;
-        self.resolve_uncertain_starts().await;
-        self.flush_deferred().await;
-        self.connections.close_all().await;
-        self.flush_rejections(true).await;
-        self.flush_rejected_logins(true).await;
-        if let Ok(tenants) = self.store.tenants().await {
+        let since = self.context.shutdown_started.borrow().map_or(Duration::ZERO, |since| since.elapsed());
+        self.context.tasks.shutdown(SHUTDOWN_TIMEOUT.saturating_sub(since)).await;
+        self.context.commits.finish(COMMIT_TIMEOUT).await;
+        self.calls.resolve_uncertain_starts().await;
+        self.calls.flush_deferred().await;
+        self.upstream.close_all().await;
+        self.audit.flush_rejections(true).await;
+        self.identity.flush_rejected_logins(true).await;
+        if let Ok(tenants) = self.context.store.tenants().await {
             for tenant in tenants {
-                if let Err(error) = self.checkpoint(tenant).await {
+                if let Err(error) = self.audit.checkpoint(tenant).await {
                     tracing::warn!(%error, "failed to sign the end of the audit at shutdown");
                 }
-                self.move_head(tenant).await;
+                self.audit.move_head(tenant).await;
             }
         }
     }
@@ -84,38 +87,35 @@ impl Hub {
     /// nor the other jobs.
     async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
         self.start_due_syncs();
-        self.resolve_uncertain_starts().await;
-        self.flush_deferred().await;
-        self.flush_rejections(false).await;
-        self.flush_rejected_logins(false).await;
-        self.connections.close_idle();
-        self.connections.reap_closed();
+        self.calls.resolve_uncertain_starts().await;
+        self.calls.flush_deferred().await;
+        self.audit.flush_rejections(false).await;
+        self.identity.flush_rejected_logins(false).await;
+        self.upstream.close_idle();
         self.check_connections();
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         let is_due = now.duration_since(*synced)
-            >= jiff::SignedDuration::try_from(self.options.sync_interval).unwrap_or_default();
+            >= jiff::SignedDuration::try_from(self.context.options.sync_interval).unwrap_or_default();
         if is_due {
             *synced = now;
         }
-        for tenant in log_failure(self.store.tenants().await).unwrap_or_default() {
-            log_failure(self.expire_approvals(tenant).await);
-            log_failure(self.recover_calls(tenant).await);
+        for tenant in log_failure(self.context.store.tenants().await).unwrap_or_default() {
+            log_failure(self.calls.expire_approvals(tenant).await);
+            log_failure(self.calls.recover_calls(tenant).await);
             if count.is_multiple_of(CHECKPOINT_TICKS) {
-                log_failure(self.checkpoint(tenant).await);
+                log_failure(self.audit.checkpoint(tenant).await);
             }
-            self.move_head(tenant).await;
+            self.audit.move_head(tenant).await;
             if count.is_multiple_of(PRUNE_TICKS) {
-                let hub = self.clone(); // both may take long and can be aborted between commits
+                let audit = self.audit.clone(); // both may take long and can be aborted between commits
                 self.background_tasks.spawn(async move {
-                    log_failure(hub.prune_calls(tenant).await);
-                    log_failure(hub.archive_audit(tenant).await);
+                    log_failure(audit.prune_calls(tenant).await);
+                    log_failure(audit.archive(tenant).await);
                 });
-                for server in log_failure(self.list_servers(tenant).await).unwrap_or_default() {
-                    log_failure(self.prune_expired(tenant, server.id).await);
-                }
+                log_failure(self.upstream.prune_sign_ins(tenant).await);
             }
             if is_due {
-                log_failure(self.schedule_all_syncs(tenant).await);
+                log_failure(self.registry.schedule_all_syncs(tenant).await);
             }
         }
     }
@@ -125,42 +125,26 @@ impl Hub {
         if event.kind == event_payloads::SESSION_EVENT
             && let Some(user) = event.body["user"].as_str().and_then(|user| user.parse().ok())
         {
-            self.connections.close_subject(event.tenant, Subject::User(user));
+            self.upstream.close_subject(event.tenant, Subject::User(user));
         }
         if event.kind == CANCEL_EVENT
             && let Some(call) = event.body["call"].as_str().and_then(|call| call.parse().ok())
         {
-            self.stop_call(event.tenant, call);
+            self.calls.stop_call(event.tenant, call);
         }
-    }
-
-    /// Schedules a sync of every enabled server.
-    async fn schedule_all_syncs(&self, tenant: TenantId) -> Result<()> {
-        for server in self.list_servers(tenant).await?.iter().filter(|server| server.settings.enabled) {
-            self.schedule_sync(tenant, server.id);
-        }
-        Ok(())
     }
 
     /// Starts the syncs of servers that are due, each in its own task: an unresponsive server does not delay the
     /// others.
     fn start_due_syncs(self: &Arc<Self>) {
-        for looking in self.sync_queue.start_due() {
-            let hub = self.clone();
+        for looking in self.registry.take_due_syncs() {
+            let registry = self.registry.clone();
             self.background_tasks.spawn(async move {
-                if let Err(error) = hub.sync_queued(looking.key).await {
+                if let Err(error) = registry.sync_queued(looking.key).await {
                     tracing::info!(server.id = %looking.key.1, %error, "failed to sync the tools of a server");
                 }
             });
         }
-    }
-
-    async fn sync_queued(&self, (tenant, server): ServerKey) -> Result<()> {
-        let server = self.find_server(tenant, &server.to_string()).await?;
-        if server.settings.enabled {
-            self.sync(Actor::new(tenant, Subject::Hub), &server, false).await?;
-        }
-        Ok(())
     }
 }
 

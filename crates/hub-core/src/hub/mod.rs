@@ -1,75 +1,63 @@
 //! Hub operations: one function per operation, shared by all interfaces. The caller is an [`Actor`]; each operation
 //! checks what the caller may see and records what it did in the audit.
 
-pub mod agents;
 mod audit;
 mod background;
 mod calls;
-mod commit_effects;
+mod context;
 mod event_payloads;
-mod health;
 mod identity;
-mod limits;
-mod metrics;
-pub mod oauth;
-mod rejections;
-mod repeated_events;
+mod registry;
 mod restore;
-mod retention;
-mod servers;
-mod subject_names;
-mod tools;
+mod snapshots;
+mod upstream;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use linchpin::client::ListChanged;
 use linchpin::egress::Egress;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::context::HubContext;
+use self::registry::directory::ServerDirectory;
+use self::registry::tools::sync_queue::SyncQueue;
 use crate::actor::Actor;
-use crate::api_token;
+use crate::audit::AuditSigner;
 use crate::audit::head_file::HeadFile;
-use crate::audit::{AuditEntry, AuditSigner};
 use crate::bounded_result;
-use crate::connection::{ConnectionPool, Processes};
+use crate::connection::Processes;
 use crate::error::{self, Error, Result};
 use crate::events::EventLog;
-use crate::id::{CallId, ServerId, TenantId, UserId};
+use crate::id::{TenantId, UserId};
 use crate::platform::Platform;
-use crate::server::ProgramSpec;
-use crate::store::{
-    Batch, CachedStore, ClusterClock, Document, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, PageRequest,
-    Store, StoreChange, StoredDocument,
-};
+use crate::store::{Batch, Document, DocumentKey, DocumentKind, Store, StoreChange};
 use crate::task_set::TaskSet;
 use crate::vault::KeyFile;
-use crate::vault::key_ring::{KeyRing, RotationSummary};
+use crate::vault::key_ring::RotationSummary;
 
+pub use audit::retention::Retention;
 pub use audit::verify::{AuditFiles, AuditVerification, list_segments, verify};
-pub use audit::{AuditView, last_checkpoint};
+pub use audit::{Audit, AuditView, last_checkpoint};
+pub use calls::Calls;
 pub use calls::admit::{CallRequest, ToolRef};
 pub use calls::approvals::ApprovalView;
+pub use calls::metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use calls::records::CallView;
+pub use calls::resources_prompts::FeatureList;
 pub use identity::login_links::LoginLink;
-pub use identity::{sessions, tokens, users};
-pub use metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
-pub use retention::Retention;
-pub use servers::client_config::{ClientApp, ClientConfig};
-pub use servers::connect::ProbeReport;
-pub use servers::credentials::CredentialView;
-pub use servers::resources_prompts::FeatureList;
-pub use servers::views::{ServerFilter, ServerView};
-pub use tools::export::ProviderFormat;
-pub use tools::listing::usable_tools;
-pub use tools::sync::SyncReport;
-pub use tools::{ToolFilter, ToolView};
+pub use identity::{Identity, agents, sessions, tokens, users};
+pub use registry::Registry;
+pub use registry::client_config::{ClientApp, ClientConfig};
+pub use registry::tools::export::ProviderFormat;
+pub use registry::tools::listing::usable_tools;
+pub use registry::tools::sync::SyncReport;
+pub use registry::tools::{ToolFilter, ToolView};
+pub use registry::views::{ServerFilter, ServerView};
+pub use upstream::connect::ProbeReport;
+pub use upstream::credentials::CredentialView;
+pub use upstream::{Upstream, oauth};
 
 /// Id of the built-in tenant, which exists in every hub.
 pub const LOCAL: TenantId = TenantId::from_u128(1);
@@ -115,41 +103,16 @@ impl Default for HubOptions {
     }
 }
 
-/// MCP hub: manages upstream servers, enforces policy and records calls.
+/// MCP hub: manages upstream servers, enforces policy and records calls. It creates the components and runs their
+/// background jobs; each component owns its state.
 pub struct Hub {
-    platform: Arc<dyn Platform>,
-    store: Arc<dyn Store>,
-    keys: Arc<KeyRing>,
-    signer: AuditSigner,
-    heads: audit::heads::Heads,
-    events: EventLog,
-    options: HubOptions,
-    retention: Mutex<Retention>,
-    connections: Arc<ConnectionPool>,
-    /// Programs of the configured stdio servers. `None` if the program is unknown and this was logged.
-    programs: Mutex<HashMap<(TenantId, ServerId), Option<ProgramSpec>>>,
-    /// Whether the configuration file was applied since the hub was started.
-    config_applied: AtomicBool,
-    schema_cache: calls::schema_cache::SchemaCache,
-    snapshots: calls::snapshots::Snapshots,
-    user_names: subject_names::UserNames,
-    tool_names: Arc<tools::name_cache::ToolNameCache>,
-    /// Running calls, each with its stop signal.
-    running_calls: Mutex<HashMap<(TenantId, CallId), calls::execute::RunningCall>>,
-    recent_results: calls::recent_results::RecentResults,
-    deferred_commits: calls::deferred::DeferredCommits,
-    rejections: Arc<rejections::Rejections>,
-    sync_queue: Arc<tools::sync_queue::SyncQueue>,
-    sync_locks: tools::sync::SyncLocks,
-    tasks: Arc<TaskSet>,
-    /// Store commits that finish even if their callers are dropped.
-    commits: Arc<TaskSet>,
+    context: Arc<HubContext>,
+    audit: Arc<Audit>,
+    upstream: Arc<Upstream>,
+    registry: Arc<Registry>,
+    identity: Arc<Identity>,
+    calls: Arc<Calls>,
     background_tasks: TaskSet,
-    oauth_broker: oauth::OAuthBroker,
-    metrics: CallMetrics,
-    authenticator: identity::authenticator::Authenticator,
-    /// Time at which the shutdown of the hub began, if it has.
-    shutdown_started: watch::Sender<Option<Instant>>,
 }
 
 impl Hub {
@@ -162,186 +125,118 @@ impl Hub {
         options: HubOptions,
     ) -> Self {
         let signer = AuditSigner::new(&keys.audit);
-        let store = CachedStore::new(store);
-        let (events, commits) = (store.events().clone(), store.commits().clone());
-        let snapshots = calls::snapshots::Snapshots::new(store.generation());
-        let store: Arc<dyn Store> = Arc::new(store);
-        let platform: Arc<dyn Platform> = match store.shared() {
-            Some(_) => Arc::new(ClusterClock::new(platform, store.clone())),
-            None => platform,
-        };
-        let keys = Arc::new(KeyRing::new(store.clone(), platform.clone(), keys));
-        let sync_queue = Arc::new(tools::sync_queue::SyncQueue::default());
-        let changed = {
-            let due = sync_queue.clone();
-            Arc::new(move |tenant, server, changed| {
-                if changed == ListChanged::Tools {
-                    due.add((tenant, server));
-                }
-            })
-        };
-        let processes = options.processes.clone();
-        let (rejections, tasks) = (Arc::<rejections::Rejections>::default(), Arc::<TaskSet>::default());
-        let denied_hook =
-            rejections::denial_recorder(rejections.clone(), platform.clone(), store.clone(), tasks.clone());
-        let connections = ConnectionPool::new(platform.clone(), egress, events.clone(), changed, processes);
-        let connections =
-            Arc::new(connections.on_denied(denied_hook).with_hub_secrets(keys.hub_secrets().clone()));
-        let authenticator = identity::authenticator::Authenticator::new(&*platform);
-        keys.hub_secrets()
-            .add(api_token::secret_bytes(&authenticator.process.secret).iter().map(|secret| &**secret));
-        Hub {
-            platform,
-            store,
-            keys,
-            signer,
-            heads: audit::heads::Heads::default(),
-            events,
-            retention: Mutex::new(options.retention),
-            options,
-            connections,
-            programs: Mutex::default(),
-            config_applied: AtomicBool::new(false),
-            schema_cache: calls::schema_cache::SchemaCache::default(),
-            snapshots,
-            user_names: subject_names::UserNames::default(),
-            tool_names: Arc::default(),
-            running_calls: Mutex::default(),
-            recent_results: calls::recent_results::RecentResults::default(),
-            deferred_commits: calls::deferred::DeferredCommits::default(),
-            rejections,
+        let context = Arc::new(HubContext::new(platform, store, keys, options));
+        let audit = Arc::new(Audit::new(context.clone(), signer));
+        let servers = Arc::new(ServerDirectory::new(context.clone()));
+        // Shared: connections report changed tools to it, and the registry starts the syncs.
+        let sync_queue = Arc::new(SyncQueue::default());
+        let upstream =
+            Arc::new(Upstream::new(context.clone(), &audit, servers.clone(), sync_queue.clone(), egress));
+        let registry = Arc::new(Registry::new(
+            context.clone(),
+            audit.clone(),
+            servers.clone(),
+            upstream.clone(),
             sync_queue,
-            sync_locks: tools::sync::SyncLocks::default(),
-            tasks,
-            commits,
-            background_tasks: TaskSet::default(),
-            oauth_broker: oauth::OAuthBroker::default(),
-            metrics: CallMetrics::default(),
-            authenticator,
-            shutdown_started: watch::Sender::new(None),
-        }
+        ));
+        let identity =
+            Arc::new(Identity::new(context.clone(), servers.clone(), upstream.clone(), registry.clone()));
+        let calls = Arc::new(Calls::new(
+            context.clone(),
+            audit.clone(),
+            servers,
+            upstream.clone(),
+            registry.clone(),
+            identity.clone(),
+        ));
+        let background_tasks = TaskSet::default();
+        Hub { context, audit, upstream, registry, identity, calls, background_tasks }
+    }
+
+    /// Returns the audit: its entries, verification, signatures and retention.
+    pub fn audit(&self) -> &Arc<Audit> {
+        &self.audit
+    }
+
+    /// Returns the access to upstream servers: connections, credentials and OAuth.
+    pub fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// Returns the registry of servers and their tools.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Returns the users, sessions, tokens and agents.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    /// Returns the calls with their approvals, and the reads of resources and prompts.
+    pub fn calls(&self) -> &Arc<Calls> {
+        &self.calls
     }
 
     /// Begins the shutdown: callers that wait for an approval receive the current state of their calls instead.
     pub fn begin_shutdown(&self) {
-        self.shutdown_started.send_replace(Some(Instant::now()));
+        self.context.shutdown_started.send_replace(Some(Instant::now()));
     }
 
     /// Replaces the egress policy for connections to servers. Connections that the new policy would not have opened are
     /// closed once they are unused.
     pub fn change_egress(&self, egress: &Egress) {
-        self.connections.change_egress(egress);
+        self.upstream.change_egress(egress);
     }
 
     /// Returns the event log, to which clients of the hub subscribe.
     pub fn events(&self) -> &EventLog {
-        &self.events
+        &self.context.events
     }
 
     /// Returns the id of the event log that the hubs of a cluster share. `None` for a single hub.
     pub fn event_log_id(&self) -> Option<&str> {
-        self.store.shared().map(|shared| &*shared.event_log_id)
+        self.context.store.shared().map(|shared| &*shared.event_log_id)
     }
 
-    /// Returns the call metrics.
-    pub fn metrics(&self) -> &CallMetrics {
-        &self.metrics
+    /// Completes a sign-in with the callback URL of the browser, which presents the proof that it received at the start,
+    /// and lists the tools of the server.
+    pub async fn complete_sign_in(&self, query: &str, proof: &str) -> Result<oauth::SignInView> {
+        let registry = self.registry.clone();
+        let sync = move |actor, server| async move { registry.sync(actor, &server, true).await.map(drop) };
+        self.upstream.complete_sign_in(query, proof, sync).await
+    }
+
+    /// Checks that the store is reachable.
+    pub async fn check(&self) -> Result<()> {
+        self.context.store.tenants().await.map(drop)
     }
 
     /// Opens the keys of every tenant, so that a wrong key file is noticed at startup.
     pub async fn unlock(&self) -> Result<()> {
-        for tenant in self.store.tenants().await? {
-            self.keys.tenant_keys(tenant).await?;
+        for tenant in self.context.store.tenants().await? {
+            self.context.keys.tenant_keys(tenant).await?;
         }
         Ok(())
     }
 
     /// Rotates the root key of the hub, and with `data` also the tenant keys, which encrypt secrets. Finishes even if
     /// the caller is dropped.
-    pub async fn rotate_keys(self: &Arc<Self>, actor: Actor, data: bool) -> Result<RotationSummary> {
+    pub async fn rotate_keys(&self, actor: Actor, data: bool) -> Result<RotationSummary> {
         actor.require_user()?;
         if actor.tenant() != LOCAL {
             let text = "the root key protects all tenants: only users of the built-in tenant can rotate it";
             return Err(Error::new(error::ErrorKind::PermissionDenied, "forbidden", text));
         }
-        let hub = self.clone();
+        let context = self.context.clone();
         let rotation = async move {
-            let rotated = hub.keys.rotate(data).await?;
-            let entry = hub.entry(actor, "key.rotation_finished").with("tenants", rotated.tenants);
+            let rotated = context.keys.rotate(data).await?;
+            let entry = context.entry(actor, "key.rotation_finished").with("tenants", rotated.tenants);
             let entry = if data { entry.with("secrets", rotated.secrets) } else { entry };
-            hub.store.commit(actor.tenant(), Batch::new().audit(entry)).await?;
+            context.store.commit(actor.tenant(), Batch::new().audit(entry)).await?;
             Ok(rotated)
         };
-        self.detached(rotation).await
-    }
-
-    /// Loads a document with its version.
-    async fn load<T: DeserializeOwned>(
-        &self,
-        tenant: TenantId,
-        kind: DocumentKind,
-        id: impl std::fmt::Display,
-    ) -> Result<Option<(T, u64)>> {
-        let Some(StoredDocument { document, version }) =
-            self.store.document(tenant, &DocumentKey::new(kind, id)).await?
-        else {
-            return Ok(None);
-        };
-        Ok(Some((document.parse_body()?, version)))
-    }
-
-    /// Loads a document with its version, or fails if there is none.
-    async fn require<T: DeserializeOwned>(
-        &self,
-        tenant: TenantId,
-        kind: DocumentKind,
-        id: impl std::fmt::Display,
-    ) -> Result<(T, u64)> {
-        let missing = Error::not_found(kind.name(), &id);
-        self.load(tenant, kind, id).await?.ok_or(missing)
-    }
-
-    /// Loads all documents of a kind. Only for kinds that users configure, of which there are few.
-    async fn load_all<T: DeserializeOwned>(
-        &self,
-        tenant: TenantId,
-        kind: DocumentKind,
-        parent: Option<&str>,
-    ) -> Result<Vec<(T, u64)>> {
-        let all = self.load_documents(tenant, kind, parent).await?;
-        all.into_iter()
-            .map(|StoredDocument { document, version }| Ok((document.parse_body()?, version)))
-            .collect()
-    }
-
-    async fn load_documents(
-        &self,
-        tenant: TenantId,
-        kind: DocumentKind,
-        parent: Option<&str>,
-    ) -> Result<Vec<StoredDocument>> {
-        let (mut all, mut paging) = (Vec::new(), PageRequest { after: None, limit: MAX_PAGE_SIZE });
-        loop {
-            let Page { items, next } = self.store.documents(tenant, kind, parent, &paging).await?;
-            all.extend(items);
-            match next {
-                None => return Ok(all),
-                after => paging.after = after,
-            }
-        }
-    }
-
-    /// Deletes a document, if it exists. Succeeds if another caller has deleted it already.
-    async fn delete_if_present(&self, tenant: TenantId, key: DocumentKey) -> Result<()> {
-        match self.store.commit(tenant, Batch::new().change(StoreChange::Delete(key))).await {
-            Err(error) if error.kind() != error::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// Creates an audit entry of this actor.
-    fn entry(&self, actor: Actor, action: &'static str) -> AuditEntry {
-        AuditEntry::new(self.platform.now(), &actor.subject().to_string(), action)
+        self.context.detached(rotation).await
     }
 }
 

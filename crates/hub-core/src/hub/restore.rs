@@ -11,14 +11,14 @@ impl Hub {
     /// outcome `unknown`. Returns their number.
     pub async fn finish_restore(&self, contents: &BackupSummary) -> Result<usize> {
         self.unlock().await?;
-        let entry = AuditEntry::new(self.platform.now(), "hub", "store.restored")
+        let entry = AuditEntry::new(self.context.platform.now(), "hub", "store.restored")
             .with("backup_created", contents.at.to_string());
         let entry = entry.with("records", contents.records).with("digest", contents.digest.to_string());
-        self.store.commit(LOCAL, Batch::new().audit(entry)).await?;
-        let unknown = self.recover().await?;
+        self.context.store.commit(LOCAL, Batch::new().audit(entry)).await?;
+        let unknown = self.calls.recover().await?;
         // The restored history is deliberately older than the signed head.
-        for tenant in self.store.tenants().await? {
-            if let Err(error) = self.replace_head(tenant).await {
+        for tenant in self.context.store.tenants().await? {
+            if let Err(error) = self.audit.replace_head(tenant).await {
                 tracing::warn!(tenant.id = %tenant, %error, "failed to sign the head of the restored audit");
             }
         }

@@ -71,25 +71,31 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
         enabled: request.query.flag("enabled"),
         server: request.query.text("server").map(str::parse).transpose()?,
     };
-    json(&request.hub().agents(request.actor()?, &filter, &request.query.paging()).await?)
+    json(&request.hub().identity().agents(request.actor()?, &filter, &request.query.paging()).await?)
 }
 
 pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
     let form = request.body.take();
-    let agent = request.hub().add_agent(request.actor()?, form).await?;
+    let agent = request.hub().identity().add_agent(request.actor()?, form).await?;
     created(&format!("{API}/agents/{}", agent.summary.id), &agent)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().agent(request.actor()?, request.path("agent").parse()?).await?)
+    json(&request.hub().identity().agent(request.actor()?, request.path("agent").parse()?).await?)
 }
 
 pub(crate) async fn update(mut request: ApiRequest) -> Result<Response> {
     let changes = request.body.take();
-    json(&request.hub().update_agent(request.actor()?, request.path("agent").parse()?, changes).await?)
+    json(
+        &request
+            .hub()
+            .identity()
+            .update_agent(request.actor()?, request.path("agent").parse()?, changes)
+            .await?,
+    )
 }
 
 pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
-    request.hub().remove_agent(request.actor()?, request.path("agent").parse()?).await?;
+    request.hub().identity().remove_agent(request.actor()?, request.path("agent").parse()?).await?;
     Ok(no_content())
 }

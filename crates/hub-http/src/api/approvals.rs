@@ -41,23 +41,35 @@ pub(crate) struct DenyRequest {
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let (decision, paging) = (request.query.parsed("decision"), request.query.paging());
-    json(&request.hub().approvals(request.actor()?, decision, &paging).await?)
+    json(&request.hub().calls().approvals(request.actor()?, decision, &paging).await?)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().approval(request.actor()?, request.path("approval").parse()?).await?)
+    json(&request.hub().calls().approval(request.actor()?, request.path("approval").parse()?).await?)
 }
 
 pub(crate) async fn approve(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let arguments = form.value("arguments");
     form.finish()?;
-    json(&request.hub().approve(request.actor()?, request.path("approval").parse()?, arguments).await?)
+    json(
+        &request
+            .hub()
+            .calls()
+            .approve(request.actor()?, request.path("approval").parse()?, arguments)
+            .await?,
+    )
 }
 
 pub(crate) async fn deny(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let reason = form.string("reason", 1_000)?;
     form.finish()?;
-    json(&request.hub().deny(request.actor()?, request.path("approval").parse()?, reason.as_deref()).await?)
+    json(
+        &request
+            .hub()
+            .calls()
+            .deny(request.actor()?, request.path("approval").parse()?, reason.as_deref())
+            .await?,
+    )
 }

@@ -28,7 +28,7 @@ fn position(request: &ApiRequest) -> Result<u64> {
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let (after, limit) = (position(&request)?, request.query.paging().limit);
-    let mut items = request.hub().audit(request.actor()?, after, limit + 1).await?;
+    let mut items = request.hub().audit().entries(request.actor()?, after, limit + 1).await?;
     let has_more = items.len() > limit;
     items.truncate(limit);
     let next = items.last().filter(|_| has_more).map(|last| last.number.to_string());
@@ -36,7 +36,7 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
 }
 
 pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().verify_audit(request.actor()?).await?)
+    json(&request.hub().audit().verify(request.actor()?).await?)
 }
 
 /// State of an audit export between two chunks: the last exported entry.
@@ -54,7 +54,7 @@ pub(crate) async fn export(request: ApiRequest) -> Result<Response> {
 
 /// Returns the next part of an audit export: entries as JSON, one per line.
 async fn next_chunk(mut export: ExportState) -> Chunk<ExportState> {
-    let entries = export.hub.audit(export.actor, export.after, MAX_PAGE_SIZE).await?;
+    let entries = export.hub.audit().entries(export.actor, export.after, MAX_PAGE_SIZE).await?;
     let Some(last) = entries.last() else { return Ok(None) };
     export.after = last.number;
     let line = |entry: &AuditView| serde_json::to_string(entry).unwrap_or_default() + "\n";

@@ -94,10 +94,10 @@ pub(super) async fn run_call(request: &ApiRequest, tool: ToolRef, arguments: Val
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));
     let wait = request.query.flag("wait").unwrap_or(!is_async);
     let (hub, actor) = (request.hub(), request.actor()?);
-    let mut call = hub.submit_call(actor, CallRequest { tool, arguments }, wait).await?;
+    let mut call = hub.calls().submit_call(actor, CallRequest { tool, arguments }, wait).await?;
     if wait && !call.status.is_final() {
         request.body_released.notify_one(); // an approval may take long
-        call = hub.wait(actor, call.id).await?;
+        call = hub.calls().wait(actor, call.id).await?;
     }
     let status = if call.status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = with_location(json_with_status(status, &call)?, &call_path(&call));
@@ -117,7 +117,7 @@ async fn server_filter(request: &ApiRequest) -> Result<Option<ServerId>> {
     let Some(name) = request.query.text("server") else { return Ok(None) };
     match name.parse() {
         Ok(id) => Ok(Some(id)),
-        Err(_) => Ok(Some(request.hub().server(request.actor()?, name).await?.id)),
+        Err(_) => Ok(Some(request.hub().registry().server(request.actor()?, name).await?.id)),
     }
 }
 
@@ -131,13 +131,13 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
         since: request.query.time("since"),
         until: request.query.time("until"),
     };
-    json(&request.hub().calls(actor, filter, &request.query.paging()).await?)
+    json(&request.hub().calls().list(actor, filter, &request.query.paging()).await?)
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().call(request.actor()?, request.path("call").parse()?).await?)
+    json(&request.hub().calls().call(request.actor()?, request.path("call").parse()?).await?)
 }
 
 pub(crate) async fn cancel(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().cancel_call(request.actor()?, request.path("call").parse()?).await?)
+    json(&request.hub().calls().cancel_call(request.actor()?, request.path("call").parse()?).await?)
 }

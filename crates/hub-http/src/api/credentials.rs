@@ -42,6 +42,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     json(
         &request
             .hub()
+            .upstream()
             .credential(request.actor()?, request.path("server"), agent_parameter(&request)?)
             .await?,
     )
@@ -50,12 +51,19 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
 pub(crate) async fn set(mut request: ApiRequest) -> Result<Response> {
     let secret = required_secret(&mut request, 16_384)?;
     let agent = agent_parameter(&request)?;
-    json(&request.hub().set_credential(request.actor()?, request.path("server"), agent, &secret).await?)
+    json(
+        &request
+            .hub()
+            .upstream()
+            .set_credential(request.actor()?, request.path("server"), agent, &secret)
+            .await?,
+    )
 }
 
 pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
     request
         .hub()
+        .upstream()
         .delete_credential(request.actor()?, request.path("server"), agent_parameter(&request)?)
         .await?;
     Ok(no_content())
@@ -64,12 +72,13 @@ pub(crate) async fn delete(request: ApiRequest) -> Result<Response> {
 pub(crate) async fn set_env_secret(mut request: ApiRequest) -> Result<Response> {
     let secret = required_secret(&mut request, 32_768)?;
     let (server, variable) = (request.path("server"), request.path("variable"));
-    json(&request.hub().set_env_secret(request.actor()?, server, variable, &secret).await?)
+    json(&request.hub().registry().set_env_secret(request.actor()?, server, variable, &secret).await?)
 }
 
 pub(crate) async fn delete_env_secret(request: ApiRequest) -> Result<Response> {
     request
         .hub()
+        .registry()
         .delete_env_secret(request.actor()?, request.path("server"), request.path("variable"))
         .await?;
     Ok(no_content())

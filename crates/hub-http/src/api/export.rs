@@ -21,7 +21,13 @@ pub(crate) const SERVERS: [Parameter; 1] = [Parameter::text(
 pub(crate) async fn client(request: ApiRequest) -> Result<Response> {
     let names = request.query.text("servers").unwrap_or_default().split(',').filter(|name| !name.is_empty());
     let names: Vec<_> = names.map(str::to_owned).collect();
-    json(&request.hub().client_config(request.actor()?, request.path("client").parse()?, &names).await?)
+    json(
+        &request
+            .hub()
+            .registry()
+            .client_config(request.actor()?, request.path("client").parse()?, &names)
+            .await?,
+    )
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
@@ -30,5 +36,5 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
         agent: request.query.text("agent").map(str::parse).transpose()?,
         ..ToolFilter::default()
     };
-    json(&request.hub().export(request.actor()?, request.path("format").parse()?, filter).await?)
+    json(&request.hub().registry().export(request.actor()?, request.path("format").parse()?, filter).await?)
 }

@@ -29,7 +29,7 @@ pub(crate) struct PromptArguments {
 }
 
 async fn list(request: ApiRequest, feature: FeatureList) -> Result<Response> {
-    let items = request.hub().list_feature(request.actor()?, request.path("server"), feature).await?;
+    let items = request.hub().calls().list_feature(request.actor()?, request.path("server"), feature).await?;
     json(&page_by_position(items, &request.query.paging()))
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn read(mut request: ApiRequest) -> Result<Response> {
     let missing = || Error::invalid("uri", "must be set: the URI of the resource to read");
     let uri = form.string("uri", 8_192)?.ok_or_else(missing)?;
     form.finish()?;
-    json(&request.hub().read_resource(request.actor()?, request.path("server"), &uri).await?)
+    json(&request.hub().calls().read_resource(request.actor()?, request.path("server"), &uri).await?)
 }
 
 pub(crate) async fn prompt(mut request: ApiRequest) -> Result<Response> {
@@ -58,5 +58,5 @@ pub(crate) async fn prompt(mut request: ApiRequest) -> Result<Response> {
     let arguments = form.string_map("arguments", 100, 100_000)?;
     form.finish()?;
     let (server, prompt) = (request.path("server"), request.path("prompt"));
-    json(&request.hub().get_prompt(request.actor()?, server, prompt, arguments).await?)
+    json(&request.hub().calls().get_prompt(request.actor()?, server, prompt, arguments).await?)
 }

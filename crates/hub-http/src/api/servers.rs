@@ -114,13 +114,13 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
         status: request.query.parsed("status"),
         q: request.query.text("q").map(str::to_owned),
     };
-    let servers = request.hub().servers(request.actor()?, &filter).await?;
+    let servers = request.hub().registry().servers(request.actor()?, &filter).await?;
     json(&page_by_key(servers, &request.query.paging(), |server| server.id.to_string()))
 }
 
 pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
     let form = request.body.take();
-    let server = request.hub().add_server(request.actor()?, form).await?;
+    let server = request.hub().registry().add_server(request.actor()?, form).await?;
     created(&server_path(&server), &server)
 }
 
@@ -129,50 +129,50 @@ fn server_path(server: &ServerView) -> String {
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().server(request.actor()?, request.path("server")).await?)
+    json(&request.hub().registry().server(request.actor()?, request.path("server")).await?)
 }
 
 pub(crate) async fn update(mut request: ApiRequest) -> Result<Response> {
     let changes = request.body.take();
-    json(&request.hub().update_server(request.actor()?, request.path("server"), changes).await?)
+    json(&request.hub().registry().update_server(request.actor()?, request.path("server"), changes).await?)
 }
 
 pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
-    request.hub().remove_server(request.actor()?, request.path("server")).await?;
+    request.hub().registry().remove_server(request.actor()?, request.path("server")).await?;
     Ok(no_content())
 }
 
 pub(crate) async fn test_draft(mut request: ApiRequest) -> Result<Response> {
     let form = request.body.take();
-    json(&request.hub().test_draft(request.actor()?, form).await?)
+    json(&request.hub().upstream().test_draft(request.actor()?, form).await?)
 }
 
 pub(crate) async fn test(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().test_server(request.actor()?, request.path("server")).await?)
+    json(&request.hub().upstream().test_server(request.actor()?, request.path("server")).await?)
 }
 
 pub(crate) async fn connect(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().connect_server(request.actor()?, request.path("server")).await?)
+    json(&request.hub().registry().connect_server(request.actor()?, request.path("server")).await?)
 }
 
 pub(crate) async fn disconnect(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().disconnect_server(request.actor()?, request.path("server")).await?)
+    json(&request.hub().registry().disconnect_server(request.actor()?, request.path("server")).await?)
 }
 
 pub(crate) async fn sync(request: ApiRequest) -> Result<Response> {
     let agent = request.query.text("agent").map(str::parse).transpose()?;
-    json(&request.hub().sync_server(request.actor()?, request.path("server"), agent).await?)
+    json(&request.hub().registry().sync_server(request.actor()?, request.path("server"), agent).await?)
 }
 
 pub(crate) async fn enable(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().enable_server(request.actor()?, request.path("server"), true).await?)
+    json(&request.hub().registry().enable_server(request.actor()?, request.path("server"), true).await?)
 }
 
 pub(crate) async fn disable(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().enable_server(request.actor()?, request.path("server"), false).await?)
+    json(&request.hub().registry().enable_server(request.actor()?, request.path("server"), false).await?)
 }
 
 pub(crate) async fn trust(request: ApiRequest) -> Result<Response> {
-    let trusted = request.hub().trust_server(request.actor()?, request.path("server")).await?;
+    let trusted = request.hub().registry().trust_server(request.actor()?, request.path("server")).await?;
     json(&TrustedTools { trusted })
 }

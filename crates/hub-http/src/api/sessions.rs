@@ -47,7 +47,7 @@ pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     let caller = request.caller()?;
     let user = match caller.actor.subject() {
         Subject::User(id) => {
-            let users = request.hub().users(caller.actor).await?;
+            let users = request.hub().identity().users(caller.actor).await?;
             users.into_iter().find(|user| user.id == id)
         }
         _ => None,
@@ -68,7 +68,7 @@ pub(crate) async fn log_in_with_password(request: &mut ApiRequest) -> Result<New
     let missing = || Error::invalid("password", "must be set: the password of the user");
     let password = Secret::new(form.string("password", 1_024)?.ok_or_else(missing)?);
     form.finish()?;
-    Ok(request.hub().log_in(LOCAL, &name, &password, &request.remote).await?)
+    Ok(request.hub().identity().log_in(LOCAL, &name, &password, &request.remote).await?)
 }
 
 pub(crate) async fn log_in(mut request: ApiRequest) -> Result<Response> {
@@ -93,7 +93,7 @@ pub(crate) async fn create_login_link(request: ApiRequest) -> Result<Response> {
             "only the operator may create a login link: run `linchpin login-link` on the machine of the hub";
         return Err(Problem::new(StatusCode::FORBIDDEN, "operator_needed", text));
     }
-    json_with_status(StatusCode::CREATED, &request.hub().create_operator_login_link().await?)
+    json_with_status(StatusCode::CREATED, &request.hub().identity().create_operator_login_link().await?)
 }
 
 /// Adds the cookie of a new session to a response, or removes the cookie.
@@ -112,6 +112,6 @@ pub(crate) async fn log_out(request: ApiRequest) -> Result<Response> {
         let text = "an API token has no session: revoke the token instead";
         return Err(Problem::new(StatusCode::CONFLICT, "no_session", text));
     };
-    request.hub().log_out(cookie).await?;
+    request.hub().identity().log_out(cookie).await?;
     Ok(with_session_cookie(&request, no_content(), None))
 }

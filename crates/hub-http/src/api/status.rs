@@ -42,7 +42,7 @@ pub(crate) struct HubStatus {
 /// Collects the status of the hub.
 pub(crate) async fn collect(request: &ApiRequest) -> Result<HubStatus> {
     let (hub, actor) = (request.hub(), request.actor()?);
-    let servers = hub.servers(actor, &ServerFilter::default()).await?;
+    let servers = hub.registry().servers(actor, &ServerFilter::default()).await?;
     let is_connected = |status| status == connection::ConnectionStatus::Connected;
     Ok(HubStatus {
         version: env!("CARGO_PKG_VERSION"),
@@ -50,8 +50,8 @@ pub(crate) async fn collect(request: &ApiRequest) -> Result<HubStatus> {
         servers: servers.len(),
         connected: servers.iter().filter(|server| is_connected(server.status)).count(),
         tools: servers.iter().map(|server| server.tools).sum(),
-        pending_approvals: hub.pending_approvals(actor).await?,
-        audit_entries: hub.audit_entries(actor).await?,
+        pending_approvals: hub.calls().pending_approvals(actor).await?,
+        audit_entries: hub.audit().entry_count(actor).await?,
         file_problem: request.app.file_problem(),
     })
 }
@@ -94,7 +94,7 @@ pub(crate) async fn metrics(request: ApiRequest) -> Result<Response> {
         text.header(name, "gauge", help);
         text.sample(name, &[], value);
     }
-    let calls = request.hub().metrics().calls(request.actor()?);
+    let calls = request.hub().calls().metrics().calls(request.actor()?);
     text.header("linchpin_calls_total", "counter", "Finished calls by server and status.");
     for (server, status, histogram) in &calls {
         text.sample("linchpin_calls_total", &[("server", server), ("status", status)], histogram.count);

@@ -50,8 +50,8 @@ fn owner(request: &ApiRequest) -> Result<Subject> {
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let tokens = match request.query.text("owner") {
-        Some("all") => request.hub().all_tokens(request.actor()?).await?,
-        _ => request.hub().tokens(request.actor()?, owner(&request)?).await?,
+        Some("all") => request.hub().identity().all_tokens(request.actor()?).await?,
+        _ => request.hub().identity().tokens(request.actor()?, owner(&request)?).await?,
     };
     json(&page_by_key(tokens, &request.query.paging(), |token| token.id.to_string()))
 }
@@ -62,11 +62,16 @@ pub(crate) async fn issue(mut request: ApiRequest) -> Result<Response> {
     let name = form.string("name", 100)?.ok_or_else(missing)?;
     let days = form.number("days", 1..=3_650)?.and_then(|days| u32::try_from(days).ok());
     form.finish()?;
-    let (token, view) = request.hub().issue_token(request.actor()?, owner(&request)?, &name, days).await?;
+    let (token, view) =
+        request.hub().identity().issue_token(request.actor()?, owner(&request)?, &name, days).await?;
     json_with_status(StatusCode::CREATED, &IssuedToken { token: token.expose().to_owned(), view })
 }
 
 pub(crate) async fn revoke(request: ApiRequest) -> Result<Response> {
-    request.hub().revoke_token(request.actor()?, owner(&request)?, request.path("token").parse()?).await?;
+    request
+        .hub()
+        .identity()
+        .revoke_token(request.actor()?, owner(&request)?, request.path("token").parse()?)
+        .await?;
     Ok(no_content())
 }

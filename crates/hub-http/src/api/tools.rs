@@ -46,12 +46,12 @@ pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
         callable: request.query.flag("callable"),
         q: request.query.text("q").map(str::to_owned),
     };
-    let tools = request.hub().tools(request.actor()?, &filter).await?;
+    let tools = request.hub().registry().tools(request.actor()?, &filter).await?;
     json(&page_by_key(tools, &request.query.paging(), |tool| tool.name.clone()))
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
-    json(&request.hub().tool(request.actor()?, request.path("tool")).await?)
+    json(&request.hub().registry().tool(request.actor()?, request.path("tool")).await?)
 }
 
 pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
@@ -60,7 +60,7 @@ pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
         Error::invalid("pin", "must be set to the `pin` of the tool definition that you have reviewed")
     })?;
     form.finish()?;
-    json(&request.hub().trust_tool(request.actor()?, request.path("tool"), &pin).await?)
+    json(&request.hub().registry().trust_tool(request.actor()?, request.path("tool"), &pin).await?)
 }
 
 pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {

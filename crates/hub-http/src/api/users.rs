@@ -37,13 +37,13 @@ pub(crate) struct NewPassword {
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
-    let users = request.hub().users(request.actor()?).await?;
+    let users = request.hub().identity().users(request.actor()?).await?;
     json(&page_by_key(users, &request.query.paging(), |user| user.id.to_string()))
 }
 
 pub(crate) async fn get(request: ApiRequest) -> Result<Response> {
     let id: UserId = request.path("user").parse()?;
-    let users = request.hub().users(request.actor()?).await?;
+    let users = request.hub().identity().users(request.actor()?).await?;
     let found = users.into_iter().find(|user| user.id == id);
     json(&found.ok_or_else(|| Error::not_found("user", id))?)
 }
@@ -54,12 +54,12 @@ pub(crate) async fn add(mut request: ApiRequest) -> Result<Response> {
         .string("name", 100)?
         .ok_or_else(|| Error::invalid("name", "must be set: the name of the new user"))?;
     form.finish()?;
-    let user = request.hub().add_user(request.actor()?, &name).await?;
+    let user = request.hub().identity().add_user(request.actor()?, &name).await?;
     created(&format!("{API}/users/{}", user.id), &user)
 }
 
 pub(crate) async fn remove(request: ApiRequest) -> Result<Response> {
-    request.hub().remove_user(request.actor()?, request.path("user").parse()?).await?;
+    request.hub().identity().remove_user(request.actor()?, request.path("user").parse()?).await?;
     Ok(no_content())
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn set_password(mut request: ApiRequest) -> Result<Response> {
     } else {
         ChangedBy::User { old_password: old_password.as_ref(), session }
     };
-    let set = request.hub().set_password(caller.actor, user, &password, by).await?;
+    let set = request.hub().identity().set_password(caller.actor, user, &password, by).await?;
     let response = json(&set.user)?;
     Ok(match set.session {
         Some(session) => with_session_cookie(&request, response, Some(&session.cookie)),

@@ -42,9 +42,9 @@ pub(crate) async fn home(request: ApiRequest) -> Result<Response> {
         return Ok(html_response(StatusCode::OK, login_page(None)));
     };
     let status = status::collect(&request).await?;
-    let servers = request.hub().servers(actor, &ServerFilter::default()).await?;
+    let servers = request.hub().registry().servers(actor, &ServerFilter::default()).await?;
     let paging = PageRequest { after: None, limit: MAX_RECENT_CALLS };
-    let calls = request.hub().calls(actor, CallFilter::default(), &paging).await?.items;
+    let calls = request.hub().calls().list(actor, CallFilter::default(), &paging).await?.items;
     Ok(html_response(StatusCode::OK, status_page(&status, &servers, &calls, request.app.platform.now())))
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn log_in_with_link(request: ApiRequest) -> Result<Response> {
     let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let redirect_path = request.query.text("sign_in").filter(is_id).map(|id| format!("/oauth/start/{id}"));
     let redirect = see_other(redirect_path.as_deref().unwrap_or("/"));
-    match request.hub().redeem_login_link(&Secret::new(token), &request.remote).await {
+    match request.hub().identity().redeem_login_link(&Secret::new(token), &request.remote).await {
         Ok(signed_in) => Ok(with_session_cookie(&request, redirect, Some(&signed_in.cookie))),
         Err(_) if logged_in_user(&request).is_some() => Ok(redirect),
         Err(error) => login_failed(error.into()),

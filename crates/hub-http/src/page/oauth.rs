@@ -25,7 +25,8 @@ pub(crate) async fn start(request: ApiRequest) -> Result<Response> {
             login_page(Some("Log in to the hub first, then open the link again.")),
         ));
     };
-    let (url, proof) = request.hub().sign_in_redirect(caller.actor, request.path("sign_in")).await?;
+    let (url, proof) =
+        request.hub().upstream().sign_in_redirect(caller.actor, request.path("sign_in")).await?;
     let (mut response, is_secure) = (see_other("/"), request.app.is_secure);
     let name = cookie_name(url.split_once('?').map_or("", |(_, query)| query), is_secure);
     let invalid_url = |_| {

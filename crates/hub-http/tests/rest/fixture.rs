@@ -106,7 +106,7 @@ impl Site {
         let hub_options = HubOptions { callback, ..HubOptions::default() };
         let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), hub_options);
         let (hub, mut running) = (Arc::new(hub), JoinSet::new());
-        hub.ensure_local_user().await.unwrap();
+        hub.identity().ensure_local_user().await.unwrap();
         let web = HubService::new(hub.clone(), Arc::new(SystemPlatform), options);
         let (address, service) = (listener.address(), web.service());
         running.spawn(async move { listener.run_until(std::future::pending(), service).await.unwrap() });
@@ -116,7 +116,7 @@ impl Site {
         let listening = mcp.http().bind("127.0.0.1:0").await.unwrap();
         let upstream = listening.url();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
-        let token = hub.process_token().expose().to_owned();
+        let token = hub.identity().process_token().expose().to_owned();
         Site { hub, web, address, upstream, handle, ran, begun, go_on, token, place, running }
     }
 
@@ -213,7 +213,7 @@ impl Site {
 
     /// Logs in as a browser. Returns the cookie and the CSRF token.
     pub(crate) async fn sign_in(&self) -> (String, String) {
-        let once = self.hub.create_login_link().await.unwrap().unwrap();
+        let once = self.hub.identity().create_login_link().await.unwrap().unwrap();
         let answer = self.send("GET", &format!("/sign-in?token={}", once.expose()), &[], None).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{answer:?}");
         let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();

@@ -68,7 +68,7 @@ async fn what_was_allowed_is_served() {
     let site = Site::with(HttpOptions { guard, is_secure: true, ..HttpOptions::default() }).await;
     let headers = [("Host", "hub.example"), ("Origin", "https://hub.example")];
     assert_eq!(site.send("GET", "/healthz", &headers, None).await.status, 200);
-    let once = site.hub.create_login_link().await.unwrap().unwrap();
+    let once = site.hub.identity().create_login_link().await.unwrap().unwrap();
     let answer = site.send("GET", &format!("/sign-in?token={}", once.expose()), &headers, None).await;
     let cookie = answer.header("set-cookie").unwrap();
     assert!(cookie.starts_with("__Host-linchpin=") && cookie.ends_with("; Secure"), "{cookie}");

@@ -25,7 +25,7 @@ async fn whoever_has_not_signed_in_is_told_how() {
 #[tokio::test]
 async fn the_link_signs_in_once() {
     let site = Site::with_server().await;
-    let once = site.hub.create_login_link().await.unwrap().unwrap();
+    let once = site.hub.identity().create_login_link().await.unwrap().unwrap();
     let path = format!("/sign-in?token={}", once.expose());
     let looked = site.send("HEAD", &path, &[], None).await;
     assert_eq!((looked.status, looked.header("set-cookie")), (303, None), "HEAD consumes nothing");

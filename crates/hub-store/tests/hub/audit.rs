@@ -23,7 +23,7 @@ async fn stage() -> Stage {
 
 async fn verified(stage: &Stage) -> AuditVerification {
     let (hub, _) = open(&stage.folder, stage.clock.clone());
-    hub.verify_audit(local_user(ADA)).await.unwrap()
+    hub.audit().verify(local_user(ADA)).await.unwrap()
 }
 
 fn change(place: &Path, sql: &str) {
@@ -101,8 +101,8 @@ async fn an_end_that_is_cut_off_is_missed() {
 async fn hostile_texts_stay_on_one_line() {
     let stage = Stage::new().await;
     let name = "evil\n{\"action\":\"call.finished\"}\u{1b}[2J\u{202e}\u{2028}";
-    let _ = stage.hub.read_resource(local_user(ADA), "up", name).await;
-    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+    let _ = stage.hub.calls().read_resource(local_user(ADA), "up", name).await;
+    let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
     let row = rows.iter().find(|row| row.action == "resource.read").unwrap();
     let line = serde_json::to_string(row).unwrap();
     assert!(!line.contains(['\n', '\u{1b}', '\u{202e}', '\u{2028}']), "{line}");
@@ -119,7 +119,7 @@ async fn a_checkpoint_that_was_cut_off_hides_no_other() {
     text.push_str(&half);
     std::fs::write(&file, &text).unwrap();
     let (hub, _) = open(&stage.folder, stage.clock.clone());
-    hub.read_resource(local_user(ADA), "up", "memory://a").await.unwrap();
+    hub.calls().read_resource(local_user(ADA), "up", "memory://a").await.unwrap();
     hub.shutdown().await;
     let found = verified(&stage).await;
     assert!(found.intact && found.checkpoint == Some(found.entries), "{found:?}");

@@ -29,7 +29,7 @@ impl StoppedHub {
     async fn new() -> Self {
         let ended = StoppedHub { place: tempfile::tempdir().unwrap(), clock: Arc::new(Clock::default()) };
         let hub = ended.hub();
-        hub.ensure_local_user().await.unwrap();
+        hub.identity().ensure_local_user().await.unwrap();
         hub.unlock().await.unwrap();
         ended.run(5).await;
         ended
@@ -50,16 +50,16 @@ impl StoppedHub {
     /// Starts a hub, adds entries to the audit, and ends it.
     async fn run(&self, entries: usize) {
         let hub = self.hub();
-        hub.sign_audit().await.unwrap();
+        hub.audit().sign().await.unwrap();
         for _ in 0..entries {
             let name = format!("Agent {}", AGENT_COUNTER.fetch_add(1, Ordering::Relaxed));
-            hub.add_agent(local_user(ADA), json!({ "name": name })).await.unwrap();
+            hub.identity().add_agent(local_user(ADA), json!({ "name": name })).await.unwrap();
         }
         hub.shutdown().await;
     }
 
     async fn verified(&self) -> AuditVerification {
-        self.hub().verify_audit(local_user(ADA)).await.unwrap()
+        self.hub().audit().verify(local_user(ADA)).await.unwrap()
     }
 
     /// Verifies the audit and returns the kind of damage.
@@ -129,7 +129,7 @@ async fn entries_that_are_gone_are_missed() {
     // The hub restarts with a new database.
     fs::remove_file(ended.path().join("hub.db")).unwrap();
     let hub = ended.hub();
-    hub.ensure_local_user().await.unwrap();
+    hub.identity().ensure_local_user().await.unwrap();
     hub.unlock().await.unwrap();
     drop(hub);
     ended.run(20).await;
@@ -152,7 +152,7 @@ async fn an_older_copy_is_found_and_is_accepted_by_command_alone() {
         assert!(matches!(ended.damage().await, Some(Damage::OlderCopy | Damage::Rewritten)));
     }
     let before = ended.verified().await.head;
-    ended.hub().accept_audit().await.unwrap();
+    ended.hub().audit().accept().await.unwrap();
     let found = ended.verified().await;
     assert!(found.intact && found.head == Some(found.entries), "{found:?}");
     let rows = ended.store().audit_entries(ADA, found.entries - 1, 1).await.unwrap();
@@ -174,7 +174,7 @@ async fn another_database_in_its_place_is_found() {
     fs::remove_file(other.path().join("checkpoints")).unwrap();
     other.sql("DELETE FROM documents WHERE kind <> 'store_id'; DELETE FROM audit; DELETE FROM checkpoints");
     let hub = other.hub();
-    hub.ensure_local_user().await.unwrap();
+    hub.identity().ensure_local_user().await.unwrap();
     hub.unlock().await.unwrap();
     drop(hub);
     other.run(20).await;

@@ -25,7 +25,7 @@ async fn a_persons_call_is_its_own_approval_and_recorded() {
     assert_eq!(call.arguments, Some(json!({"message": "hello"})));
     assert!(call.started.is_some() && call.completed.is_some() && call.approval.is_none());
     assert_eq!(call.name.as_deref(), Some("mcp_up__echo"));
-    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+    let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
     let of_call: Vec<_> = rows.iter().filter(|row| row.fields["call"] == call.id.to_string()).collect();
     let actions: Vec<_> = of_call.iter().map(|row| &*row.action).collect();
     assert_eq!(actions, ["call.intent", "call.finished"]);
@@ -83,12 +83,12 @@ async fn a_call_under_way_is_given_up() {
         tool: ToolRef::Upstream { server: "up".into(), tool: "wait".into() },
         arguments: json!({}),
     };
-    let call = hub.call_tool(local_user(ADA), wanted, false).await.unwrap();
+    let call = hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     assert_eq!(call.status, CallStatus::Running);
     stage.upstream.started.notified().await;
-    let call = hub.cancel_call(local_user(ADA), call.id).await.unwrap();
+    let call = hub.calls().cancel_call(local_user(ADA), call.id).await.unwrap();
     assert_eq!(call.status, CallStatus::Cancelled);
-    let error = hub.cancel_call(local_user(ADA), call.id).await.unwrap_err();
+    let error = hub.calls().cancel_call(local_user(ADA), call.id).await.unwrap_err();
     assert_eq!(error.code(), "call_finished");
     assert_eq!(stage.upstream.ran(), 0);
 }
@@ -97,7 +97,7 @@ async fn a_call_under_way_is_given_up() {
 async fn whoever_asked_may_leave() {
     let stage = Stage::new().await;
     let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
-    let mut call = Box::pin(stage.hub.call_tool(local_user(ADA), wanted, true));
+    let mut call = Box::pin(stage.hub.calls().call_tool(local_user(ADA), wanted, true));
     tokio::select! {
         _ = &mut call => panic!("the tool was not released"),
         () = stage.upstream.started.notified() => {}
@@ -105,7 +105,8 @@ async fn whoever_asked_may_leave() {
     drop(call);
     let all = stage
         .hub
-        .calls(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 10 })
+        .calls()
+        .list(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 10 })
         .await
         .unwrap();
     let id = all.items[0].id;
@@ -117,7 +118,7 @@ async fn whoever_asked_may_leave() {
 #[tokio::test]
 async fn nothing_is_kept_where_nothing_shall_be() {
     let stage = Stage::new().await;
-    stage.hub.update_server(local_user(ADA), "up", json!({"keep_history": false})).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", json!({"keep_history": false})).await.unwrap();
     let call = stage.call(local_user(ADA), "echo", json!({"message": "private"})).await.unwrap();
     assert_eq!((call.status, call.summary.as_deref()), (CallStatus::Success, Some("private")));
     let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
@@ -125,7 +126,7 @@ async fn nothing_is_kept_where_nothing_shall_be() {
     // Without history, the arguments of a pending call are stored until it has run.
     let agent = stage.agent("Asks", "always-ask", &[]).await;
     let (call, approval) = stage.ask(agent, "echo", json!({"message": "private"})).await;
-    stage.hub.approve(local_user(ADA), approval, None).await.unwrap();
+    stage.hub.calls().approve(local_user(ADA), approval, None).await.unwrap();
     assert_eq!(stage.wait_for_call(call.id).await.status, CallStatus::Success);
     let kept = stage.store.call(ADA, call.id).await.unwrap().unwrap();
     assert_eq!((kept.arguments, kept.result), (None, None));
@@ -134,7 +135,7 @@ async fn nothing_is_kept_where_nothing_shall_be() {
 #[tokio::test]
 async fn a_server_takes_so_many_calls_a_minute() {
     let stage = Stage::new().await;
-    stage.hub.update_server(local_user(ADA), "up", json!({"calls_per_minute": 3})).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", json!({"calls_per_minute": 3})).await.unwrap();
     for _ in 0..3 {
         stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     }
@@ -151,43 +152,55 @@ async fn a_server_takes_so_many_calls_a_minute() {
 #[tokio::test]
 async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
     let stage = Stage::new().await;
-    let all = stage.hub.tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
+    let all = stage.hub.registry().tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
     let names: Vec<_> = all.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names.len(), 6);
     assert!(names.iter().any(|name| name.starts_with("mcp_up__dots_and_more_")), "{names:?}");
     let form = json!({"name": "One", "approval": "auto", "servers": {"up": {"tools": ["echo"]}}});
-    let agent = stage.hub.add_agent(local_user(ADA), form).await.unwrap();
+    let agent = stage.hub.identity().add_agent(local_user(ADA), form).await.unwrap();
     let agent = linchpin_hub_core::Actor::new(ADA, linchpin_hub_core::Subject::Agent(agent.summary.id));
-    let own = stage.hub.tools(agent, &ToolFilter::default()).await.unwrap();
+    let own = stage.hub.registry().tools(agent, &ToolFilter::default()).await.unwrap();
     assert_eq!(own.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["mcp_up__echo"]);
-    assert_eq!(stage.hub.tool(agent, "mcp_up__big").await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        stage.hub.registry().tool(agent, "mcp_up__big").await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     assert_eq!(stage.call(agent, "echo", json!({"message": "a"})).await.unwrap().status, CallStatus::Success);
     let denied = stage.call(agent, "big", json!({"bytes": 1})).await.unwrap_err();
     assert_eq!((denied.kind(), denied.message()), (ErrorKind::NotFound, "there is no tool `mcp_up__big`"));
     // An agent sees only its own calls.
     let own = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
-    assert_eq!(stage.hub.call(agent, own.id).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(stage.hub.calls().call(agent, own.id).await.unwrap_err().kind(), ErrorKind::NotFound);
     let paging = PageRequest { after: None, limit: 100 };
-    assert_eq!(stage.hub.calls(agent, CallFilter::default(), &paging).await.unwrap().items.len(), 1);
+    assert_eq!(stage.hub.calls().list(agent, CallFilter::default(), &paging).await.unwrap().items.len(), 1);
     assert_eq!(
-        stage.hub.calls(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items.len(),
+        stage.hub.calls().list(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items.len(),
         2
     );
     // Operations of users are denied.
-    assert_eq!(stage.hub.servers(agent, &ServerFilter::default()).await.unwrap_err().code(), "user_required");
-    assert_eq!(stage.hub.remove_agent(agent, agent_of(agent)).await.unwrap_err().code(), "user_required");
-    // Another tenant sees none of it.
-    assert_eq!(stage.hub.call(local_user(BOB), own.id).await.unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(stage.hub.tools(local_user(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
     assert_eq!(
-        stage.hub.tool(local_user(BOB), "mcp_up__echo").await.unwrap_err().kind(),
+        stage.hub.registry().servers(agent, &ServerFilter::default()).await.unwrap_err().code(),
+        "user_required"
+    );
+    assert_eq!(
+        stage.hub.identity().remove_agent(agent, agent_of(agent)).await.unwrap_err().code(),
+        "user_required"
+    );
+    // Another tenant sees none of it.
+    assert_eq!(
+        stage.hub.calls().call(local_user(BOB), own.id).await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(stage.hub.registry().tools(local_user(BOB), &ToolFilter::default()).await.unwrap().len(), 0);
+    assert_eq!(
+        stage.hub.registry().tool(local_user(BOB), "mcp_up__echo").await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
     let before = stage.upstream.ran.load(Ordering::SeqCst);
     let wanted =
         CallRequest { tool: ToolRef::Qualified("mcp_up__echo".into()), arguments: json!({"message": "a"}) };
     assert_eq!(
-        stage.hub.call_tool(local_user(BOB), wanted, true).await.unwrap_err().kind(),
+        stage.hub.calls().call_tool(local_user(BOB), wanted, true).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
     assert_eq!(stage.upstream.ran(), before);
@@ -200,9 +213,12 @@ async fn what_is_old_is_forgotten_and_the_audit_stays() {
     let entries = stage.actions().await.len();
     stage.clock.advance(31 * 24 * 3_600);
     let newer = stage.call(local_user(ADA), "echo", json!({"message": "b"})).await.unwrap();
-    stage.hub.prune_calls(ADA).await.unwrap();
-    assert_eq!(stage.hub.call(local_user(ADA), call.id).await.unwrap_err().kind(), ErrorKind::NotFound);
-    assert_eq!(stage.hub.call(local_user(ADA), newer.id).await.unwrap().status, CallStatus::Success);
+    stage.hub.audit().prune_calls(ADA).await.unwrap();
+    assert_eq!(
+        stage.hub.calls().call(local_user(ADA), call.id).await.unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(stage.hub.calls().call(local_user(ADA), newer.id).await.unwrap().status, CallStatus::Success);
     assert!(stage.actions().await.len() > entries);
 }
 
@@ -226,9 +242,9 @@ async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
         counted.fetch_add(usize::from(is_forget(asked)), Ordering::SeqCst);
         false
     });
-    stage.hub.prune_calls(ADA).await.unwrap();
+    stage.hub.audit().prune_calls(ADA).await.unwrap();
     let paging = PageRequest { after: None, limit: 500 };
-    let left = stage.hub.calls(local_user(ADA), CallFilter::default(), &paging).await.unwrap();
+    let left = stage.hub.calls().list(local_user(ADA), CallFilter::default(), &paging).await.unwrap();
     assert_eq!(left.items.iter().map(|call| call.id).collect::<Vec<_>>(), [newer.id]);
     assert!(count.load(Ordering::SeqCst) > 3, "one commit deletes a bounded number of calls");
 }
@@ -237,19 +253,19 @@ async fn a_large_backlog_of_old_calls_is_deleted_in_batches() {
 async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     let stage = Stage::new().await;
     // The call ends at the timeout of its server, within a second.
-    stage.hub.update_server(local_user(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
     let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
-    let call = stage.hub.call_tool(local_user(ADA), wanted, false).await.unwrap();
+    let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     stage.upstream.started.notified().await;
     stage.hub.shutdown().await;
-    let call = stage.hub.call(local_user(ADA), call.id).await.unwrap();
+    let call = stage.hub.calls().call(local_user(ADA), call.id).await.unwrap();
     assert_eq!(call.status, CallStatus::Unknown);
     assert!(call.error.unwrap().starts_with("no response within 1s"));
     let wanted = CallRequest {
         tool: ToolRef::Qualified("mcp_up__echo".into()),
         arguments: json!({"message": "late"}),
     };
-    let error = stage.hub.call_tool(local_user(ADA), wanted, true).await.unwrap_err();
+    let error = stage.hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("shutting_down", 0));
 }
 
@@ -266,7 +282,8 @@ async fn why_a_call_failed_is_sealed_too() {
     }
     let all = stage
         .hub
-        .calls(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 1 })
+        .calls()
+        .list(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 1 })
         .await
         .unwrap();
     assert!(all.items[0].error.as_ref().unwrap().contains(canary), "users see it");
@@ -283,7 +300,7 @@ async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
     let call = || {
         let tool = ToolRef::Qualified("mcp_up__echo".to_owned());
         let wanted = CallRequest { tool, arguments: json!({ "message": "x".repeat(50_000) }) };
-        hub.call_tool(local_user(ADA), wanted, true)
+        hub.calls().call_tool(local_user(ADA), wanted, true)
     };
     let mut made = 0;
     let error = loop {

@@ -24,7 +24,7 @@ impl WaitingCaller {
         let mut watching = stage.hub.events().subscribe(ADA, None);
         let wanted = CallRequest { tool: ToolRef::Qualified(format!("mcp_up__{tool}")), arguments };
         let hub = stage.hub.clone();
-        let answer = BackgroundTask::new(async move { hub.call_tool(agent, wanted, true).await });
+        let answer = BackgroundTask::new(async move { hub.calls().call_tool(agent, wanted, true).await });
         loop {
             let event = within_timeout(watching.next()).await.unwrap();
             if event.kind == "approval" && event.body["decision"] == "open" {
@@ -57,10 +57,10 @@ async fn a_yes_that_comes_first_is_made_and_then_stopped() {
     let mut watching = stage.hub.events().subscribe(ADA, None);
     let gate = store.hold(commits(withdraws_approval));
     let hub = stage.hub.clone();
-    let cancels = BackgroundTask::new(async move { hub.cancel_call(agent, call).await });
+    let cancels = BackgroundTask::new(async move { hub.calls().cancel_call(agent, call).await });
     gate.reached().await;
     assert_eq!(
-        within_timeout(stage.hub.approve(local_user(ADA), approval, None)).await.unwrap().decision,
+        within_timeout(stage.hub.calls().approve(local_user(ADA), approval, None)).await.unwrap().decision,
         ApprovalStatus::Used
     );
     notified(&stage.upstream.started).await;
@@ -72,7 +72,10 @@ async fn a_yes_that_comes_first_is_made_and_then_stopped() {
         assert_eq!(view.status, CallStatus::Cancelled);
         assert!(view.started.is_some() && view.error.as_ref().unwrap().contains("while it was running"));
     }
-    assert_eq!(stage.hub.approval(local_user(ADA), approval).await.unwrap().decision, ApprovalStatus::Used);
+    assert_eq!(
+        stage.hub.calls().approval(local_user(ADA), approval).await.unwrap().decision,
+        ApprovalStatus::Used
+    );
     let said = [
         "approval.requested",
         "approval.granted",
@@ -103,14 +106,14 @@ async fn what_a_yes_has_made_is_over_when_it_is_given_up() {
     let (call, approval) = (waits.call, waits.approval);
     let gate = store.hold(commits(withdraws_approval));
     let hub = stage.hub.clone();
-    let cancels = BackgroundTask::new(async move { hub.cancel_call(agent, call).await });
+    let cancels = BackgroundTask::new(async move { hub.calls().cancel_call(agent, call).await });
     gate.reached().await;
-    within_timeout(stage.hub.approve(local_user(ADA), approval, None)).await.unwrap();
+    within_timeout(stage.hub.calls().approve(local_user(ADA), approval, None)).await.unwrap();
     assert_eq!(waits.answer().await.summary.as_deref(), Some("made"));
     gate.open();
     let error = cancels.join().await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("call_finished", 1));
-    assert_eq!(stage.hub.call(local_user(ADA), call).await.unwrap().status, CallStatus::Success);
+    assert_eq!(stage.hub.calls().call(local_user(ADA), call).await.unwrap().status, CallStatus::Success);
     let said = ["approval.requested", "approval.granted", "call.intent", "call.finished success"];
     assert_eq!(stage.audit_of_call(call).await, said);
 }
@@ -123,17 +126,18 @@ async fn a_yes_that_comes_second_makes_nothing() {
     let (call, approval) = (waits.call, waits.approval);
     let gate = store.hold(commits(uses_approval));
     let hub = stage.hub.clone();
-    let approves = BackgroundTask::new(async move { hub.approve(local_user(ADA), approval, None).await });
+    let approves =
+        BackgroundTask::new(async move { hub.calls().approve(local_user(ADA), approval, None).await });
     gate.reached().await;
-    let cancelled = within_timeout(stage.hub.cancel_call(agent, call)).await.unwrap();
+    let cancelled = within_timeout(stage.hub.calls().cancel_call(agent, call)).await.unwrap();
     gate.open();
     let error = approves.join().await.unwrap_err();
     assert_eq!(error.code(), "approval_decided");
-    for view in [cancelled, waits.answer().await, stage.hub.call(agent, call).await.unwrap()] {
+    for view in [cancelled, waits.answer().await, stage.hub.calls().call(agent, call).await.unwrap()] {
         assert_eq!((view.status, view.started), (CallStatus::Cancelled, None));
     }
     assert_eq!(
-        stage.hub.approval(local_user(ADA), approval).await.unwrap().decision,
+        stage.hub.calls().approval(local_user(ADA), approval).await.unwrap().decision,
         ApprovalStatus::Withdrawn
     );
     stage.hub.shutdown().await; // waits for running calls
@@ -149,15 +153,16 @@ async fn a_second_yes_does_not_hide_how_the_call_is_stopped() {
     let (call, approval) = (waits.call, waits.approval);
     let gate = store.hold(commits(uses_approval));
     let hub = stage.hub.clone();
-    let second = BackgroundTask::new(async move { hub.approve(local_user(ADA), approval, None).await });
+    let second =
+        BackgroundTask::new(async move { hub.calls().approve(local_user(ADA), approval, None).await });
     gate.reached().await;
-    within_timeout(stage.hub.approve(local_user(ADA), approval, None)).await.unwrap();
+    within_timeout(stage.hub.calls().approve(local_user(ADA), approval, None)).await.unwrap();
     notified(&stage.upstream.started).await;
     gate.open();
     let error = second.join().await.unwrap_err();
     assert_eq!(error.code(), "approval_decided");
     assert_eq!(
-        within_timeout(stage.hub.cancel_call(agent, call)).await.unwrap().status,
+        within_timeout(stage.hub.calls().cancel_call(agent, call)).await.unwrap().status,
         CallStatus::Cancelled
     );
     notified(&stage.upstream.cancelled).await;
@@ -171,7 +176,7 @@ async fn whoever_waits_is_told_what_came_of_it_and_not_that_it_goes_on() {
     let gate = store.hold(|asked| matches!(asked, StoreRequest::Call));
     let waits = WaitingCaller::new(&stage, agent, "wait", json!({})).await;
     gate.reached().await;
-    within_timeout(stage.hub.approve(local_user(ADA), waits.approval, None)).await.unwrap();
+    within_timeout(stage.hub.calls().approve(local_user(ADA), waits.approval, None)).await.unwrap();
     notified(&stage.upstream.started).await;
     gate.open();
     stage.upstream.release.notify_one();
@@ -191,12 +196,12 @@ async fn both_at_once_have_one_outcome() {
         let (hub, ready) = (stage.hub.clone(), start.clone());
         let cancels = BackgroundTask::new(async move {
             ready.wait().await;
-            hub.cancel_call(agent, call).await.map(|view| view.status).map_err(|error| error.code())
+            hub.calls().cancel_call(agent, call).await.map(|view| view.status).map_err(|error| error.code())
         });
         let hub = stage.hub.clone();
         let approves = BackgroundTask::new(async move {
             start.wait().await;
-            hub.approve(local_user(ADA), approval, None).await.map(drop).map_err(|error| error.code())
+            hub.calls().approve(local_user(ADA), approval, None).await.map(drop).map_err(|error| error.code())
         });
         let (given_up, said_yes) = (cancels.join().await, approves.join().await);
         let (answer, record) = (waits.answer().await, stage.wait_for_call(call).await);

@@ -37,8 +37,8 @@ impl TwoHubs {
         let other = another_hub(&place, Arc::new(SystemPlatform), Arc::new(join().await.unwrap()));
         let upstream = Upstream::new().await;
         let form = json!({ "name": "Up", "url": upstream.url, "retry_attempts": 0 });
-        one.add_server(local_user(ADA), form).await.unwrap();
-        one.sync_server(local_user(ADA), "up", None).await.unwrap();
+        one.registry().add_server(local_user(ADA), form).await.unwrap();
+        one.registry().sync_server(local_user(ADA), "up", None).await.unwrap();
         let running = [&one, &other].map(RunningHub::new);
         TwoHubs { one, other, store, upstream, running, _place: place }
     }
@@ -49,7 +49,8 @@ impl TwoHubs {
         let hub = self.one.clone();
         let wanted =
             CallRequest { tool: ToolRef::Qualified("mcp_up__wait".to_owned()), arguments: json!({}) };
-        let answer = BackgroundTask::new(async move { hub.call_tool(local_user(ADA), wanted, true).await });
+        let answer =
+            BackgroundTask::new(async move { hub.calls().call_tool(local_user(ADA), wanted, true).await });
         notified(&self.upstream.started).await;
         loop {
             let event = within_timeout(watching.next()).await.unwrap();
@@ -63,7 +64,7 @@ impl TwoHubs {
     async fn agreed_status(&self, id: CallId, answer: BackgroundTask<Result<CallView>>) -> CallStatus {
         let answer = answer.join().await.unwrap();
         for hub in [&self.one, &self.other] {
-            assert_eq!(hub.call(local_user(ADA), id).await.unwrap().status, answer.status);
+            assert_eq!(hub.calls().call(local_user(ADA), id).await.unwrap().status, answer.status);
         }
         let said = said(&self.one, id).await;
         let done: Vec<_> = said.iter().filter(|said| said.starts_with("call.finished")).collect();
@@ -82,7 +83,7 @@ impl TwoHubs {
 async fn whoever_gives_it_up_elsewhere_stops_it_here() {
     let two = TwoHubs::new().await;
     let (id, answer) = two.start_call().await;
-    let cancelled = within_timeout(two.other.cancel_call(local_user(ADA), id)).await.unwrap();
+    let cancelled = within_timeout(two.other.calls().cancel_call(local_user(ADA), id)).await.unwrap();
     assert_eq!(cancelled.status, CallStatus::Cancelled);
     notified(&two.upstream.cancelled).await;
     assert_eq!(two.agreed_status(id, answer).await, CallStatus::Cancelled);
@@ -100,7 +101,7 @@ async fn what_is_over_but_not_yet_kept_stays_what_it_is() {
     gate.reached().await;
     let mut watching = two.one.events().subscribe(ADA, None);
     let other = two.other.clone();
-    let cancels = BackgroundTask::new(async move { other.cancel_call(local_user(ADA), id).await });
+    let cancels = BackgroundTask::new(async move { other.calls().cancel_call(local_user(ADA), id).await });
     while within_timeout(watching.next()).await.unwrap().kind != "cancel" {}
     gate.open();
     assert_eq!(cancels.join().await.unwrap().status, CallStatus::Success);
@@ -115,7 +116,8 @@ async fn at_the_same_moment_there_is_one_outcome() {
     for round in 0..30 {
         let (id, answer) = two.start_call().await;
         let other = two.other.clone();
-        let cancels = BackgroundTask::new(async move { other.cancel_call(local_user(ADA), id).await });
+        let cancels =
+            BackgroundTask::new(async move { other.calls().cancel_call(local_user(ADA), id).await });
         if round % 2 == 0 {
             two.upstream.release.notify_one();
         }

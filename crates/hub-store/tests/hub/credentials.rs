@@ -14,7 +14,7 @@ const CANARY: &str = "canary-7c1d9e52a0b4";
 async fn with(authentication: serde_json::Value, mode: &str) -> Stage {
     let stage = Stage::new().await;
     let changes = json!({"authentication": authentication, "credentials": mode});
-    stage.hub.update_server(local_user(ADA), "up", changes).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", changes).await.unwrap();
     stage
 }
 
@@ -28,6 +28,7 @@ async fn each_agent_has_its_own() {
     for (agent, text) in [(one, "token-of-one"), (two, "token-of-two")] {
         stage
             .hub
+            .upstream()
             .set_credential(local_user(ADA), "up", Some(agent_of(agent)), &Secret::new(text))
             .await
             .unwrap();
@@ -41,39 +42,40 @@ async fn each_agent_has_its_own() {
     // A new token is used from the next call on.
     stage
         .hub
+        .upstream()
         .set_credential(local_user(ADA), "up", Some(agent_of(one)), &Secret::new("renewed"))
         .await
         .unwrap();
     stage.call(one, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(stage.upstream.tokens.lock().unwrap().last().unwrap(), "Bearer renewed");
-    stage.hub.delete_credential(local_user(ADA), "up", Some(agent_of(one))).await.unwrap();
+    stage.hub.upstream().delete_credential(local_user(ADA), "up", Some(agent_of(one))).await.unwrap();
     assert_eq!(stage.call(one, "echo", json!({"message": "a"})).await.unwrap().status, CallStatus::Error);
     assert_eq!(stage.call(two, "echo", json!({"message": "a"})).await.unwrap().status, CallStatus::Success);
-    stage.hub.remove_agent(local_user(ADA), agent_of(two)).await.unwrap();
-    let left = stage.hub.credential(local_user(ADA), "up", Some(agent_of(two))).await.unwrap_err();
+    stage.hub.identity().remove_agent(local_user(ADA), agent_of(two)).await.unwrap();
+    let left = stage.hub.upstream().credential(local_user(ADA), "up", Some(agent_of(two))).await.unwrap_err();
     assert_eq!(left.kind(), ErrorKind::NotFound, "deleted with the agent");
 }
 
 #[tokio::test]
 async fn they_go_nowhere_else() {
     let stage = with(json!({"type": "bearer"}), "shared").await;
-    stage.hub.set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
-    let view = stage.hub.credential(local_user(ADA), "up", None).await.unwrap();
+    stage.hub.upstream().set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    let view = stage.hub.upstream().credential(local_user(ADA), "up", None).await.unwrap();
     assert_eq!(view.bound_to, stage.upstream.url.strip_suffix("/mcp").unwrap());
     // A rename retains the credential; another path deletes it, since it may belong to another service.
-    stage.hub.update_server(local_user(ADA), "up", json!({"name": "Renamed"})).await.unwrap();
-    assert!(stage.hub.credential(local_user(ADA), "up", None).await.is_ok());
+    stage.hub.registry().update_server(local_user(ADA), "up", json!({"name": "Renamed"})).await.unwrap();
+    assert!(stage.hub.upstream().credential(local_user(ADA), "up", None).await.is_ok());
     let path = format!("{}/other", stage.upstream.url);
-    stage.hub.update_server(local_user(ADA), "up", json!({"url": path})).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", json!({"url": path})).await.unwrap();
     assert_eq!(
-        stage.hub.credential(local_user(ADA), "up", None).await.unwrap_err().kind(),
+        stage.hub.upstream().credential(local_user(ADA), "up", None).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    stage.hub.set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    stage.hub.upstream().set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
     let other = Upstream::new().await;
-    stage.hub.update_server(local_user(ADA), "up", json!({"url": other.url})).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", json!({"url": other.url})).await.unwrap();
     assert_eq!(
-        stage.hub.credential(local_user(ADA), "up", None).await.unwrap_err().kind(),
+        stage.hub.upstream().credential(local_user(ADA), "up", None).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
     let call = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
@@ -89,7 +91,7 @@ async fn whatever_a_server_repeats_of_them_is_hidden() {
         (json!({"type": "api-key", "header": "authorization-key"}), String::new()),
     ] {
         let stage = with(authentication, "shared").await;
-        stage.hub.set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+        stage.hub.upstream().set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
         let call = stage.call(local_user(ADA), "token", json!({})).await.unwrap();
         assert_eq!(call.status, CallStatus::Success);
         assert_eq!(*stage.upstream.tokens.lock().unwrap().last().unwrap(), sent);
@@ -106,7 +108,7 @@ async fn whatever_a_server_repeats_of_them_is_hidden() {
 async fn what_it_says_of_itself_is_no_way_around_that() {
     let stage = with(json!({"type": "bearer"}), "shared").await;
     let hub = &stage.hub;
-    hub.set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    hub.upstream().set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
     let text = format!("Sends {CANARY}");
     for name in ["send", &format!("send-{CANARY}")] {
         let tool = linchpin::Tool::new(name).description(&text);
@@ -118,15 +120,15 @@ async fn what_it_says_of_itself_is_no_way_around_that() {
         .handle
         .add(linchpin::Resource::new("memory://b", named).handler(|| async { "b" }))
         .unwrap();
-    hub.sync_server(local_user(ADA), "up", None).await.unwrap();
-    let tools = hub.tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
+    hub.registry().sync_server(local_user(ADA), "up", None).await.unwrap();
+    let tools = hub.registry().tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
     let sent = tools.iter().find(|tool| tool.tool == "send").unwrap();
     assert_eq!((&sent.definition["description"], sent.state), (&json!("Sends ***"), TrustState::New));
-    let offers = hub.list_feature(local_user(ADA), "up", FeatureList::Resources).await.unwrap();
+    let offers = hub.calls().list_feature(local_user(ADA), "up", FeatureList::Resources).await.unwrap();
     assert!(json!(offers).to_string().contains("about ***"));
-    let tried = hub.test_server(local_user(ADA), "up").await.unwrap();
+    let tried = hub.upstream().test_server(local_user(ADA), "up").await.unwrap();
     let uri = format!("memory://{CANARY}");
-    let error = hub.read_resource(local_user(ADA), "up", &uri).await.unwrap_err();
+    let error = hub.calls().read_resource(local_user(ADA), "up", &uri).await.unwrap_err();
     assert!(error.message().contains("***"), "{error}");
     for text in [format!("{tools:?}"), format!("{offers:?}"), format!("{tried:?}"), error.to_string()] {
         assert!(!text.contains(CANARY), "{text}");
@@ -137,31 +139,45 @@ async fn what_it_says_of_itself_is_no_way_around_that() {
 async fn what_is_no_secret_is_refused() {
     let stage = with(json!({"type": "bearer"}), "shared").await;
     for bad in ["", "line\nbreak", "ä", &"x".repeat(16_385)] {
-        let error =
-            stage.hub.set_credential(local_user(ADA), "up", None, &Secret::new(bad)).await.unwrap_err();
+        let error = stage
+            .hub
+            .upstream()
+            .set_credential(local_user(ADA), "up", None, &Secret::new(bad))
+            .await
+            .unwrap_err();
         assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some("secret")));
     }
     let agent = stage.agent("One", "auto", &[]).await;
-    let set =
-        stage.hub.set_credential(local_user(ADA), "up", Some(agent_of(agent)), &Secret::new("token")).await;
+    let set = stage
+        .hub
+        .upstream()
+        .set_credential(local_user(ADA), "up", Some(agent_of(agent)), &Secret::new("token"))
+        .await;
     assert_eq!(set.unwrap_err().field(), Some("agent"));
     assert_eq!(
-        stage.hub.set_credential(agent, "up", None, &Secret::new("token")).await.unwrap_err().code(),
+        stage
+            .hub
+            .upstream()
+            .set_credential(agent, "up", None, &Secret::new("token"))
+            .await
+            .unwrap_err()
+            .code(),
         "user_required"
     );
     stage
         .hub
+        .registry()
         .update_server(local_user(ADA), "up", json!({"authentication": {"type": "none"}}))
         .await
         .unwrap();
-    let set = stage.hub.set_credential(local_user(ADA), "up", None, &Secret::new("token")).await;
+    let set = stage.hub.upstream().set_credential(local_user(ADA), "up", None, &Secret::new("token")).await;
     assert_eq!(set.unwrap_err().field(), Some("authentication"));
 }
 
 #[tokio::test]
 async fn keys_are_turned_over_while_everything_goes_on() {
     let stage = with(json!({"type": "bearer"}), "shared").await;
-    stage.hub.set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
+    stage.hub.upstream().set_credential(local_user(ADA), "up", None, &Secret::new(CANARY)).await.unwrap();
     let before = stage.call(local_user(ADA), "echo", json!({"message": "before"})).await.unwrap();
     for _ in 0..10 {
         let (call, turned) = tokio::join!(
@@ -171,7 +187,10 @@ async fn keys_are_turned_over_while_everything_goes_on() {
         assert_eq!((call.unwrap().status, turned.unwrap().tenants), (CallStatus::Success, 1));
     }
     let (hub, _) = crate::fixture::open(&stage.folder, stage.clock.clone());
-    assert_eq!(hub.call(local_user(ADA), before.id).await.unwrap().summary.as_deref(), Some("before"));
+    assert_eq!(
+        hub.calls().call(local_user(ADA), before.id).await.unwrap().summary.as_deref(),
+        Some("before")
+    );
     let agent = stage.agent("One", "auto", &[]).await;
     assert_eq!(hub.rotate_keys(agent, false).await.unwrap_err().code(), "user_required");
 }

@@ -42,7 +42,7 @@ async fn disconnect_during<T>(change: impl Future<Output = T>, gate: &Gate) {
 }
 
 async fn status(hub: &Hub, server: &str) -> ConnectionStatus {
-    hub.server(local_user(ADA), server).await.unwrap().status
+    hub.registry().server(local_user(ADA), server).await.unwrap().status
 }
 
 #[tokio::test]
@@ -51,10 +51,13 @@ async fn a_change_of_a_server_is_finished_when_its_client_disconnects() {
     stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(status(&stage.hub, "up").await, ConnectionStatus::Connected);
     let gate = store.hold(stores(DocumentKind::Server));
-    disconnect_during(stage.hub.update_server(local_user(ADA), "up", json!({"description": "new"})), &gate)
-        .await;
+    disconnect_during(
+        stage.hub.registry().update_server(local_user(ADA), "up", json!({"description": "new"})),
+        &gate,
+    )
+    .await;
     wait_until(async || {
-        let server = stage.hub.server(local_user(ADA), "up").await.unwrap();
+        let server = stage.hub.registry().server(local_user(ADA), "up").await.unwrap();
         server.description.as_deref() == Some("new") && server.status == ConnectionStatus::Disconnected
     })
     .await;
@@ -67,9 +70,10 @@ async fn a_change_of_an_agent_is_finished_when_its_client_disconnects() {
     stage.call(agent, "echo", json!({"message": "a"})).await.unwrap();
     let gate = store.hold(stores(DocumentKind::Agent));
     let changes = json!({"servers": {"up": {"trusted": ["echo"]}}});
-    disconnect_during(stage.hub.update_agent(local_user(ADA), agent_of(agent), changes), &gate).await;
+    disconnect_during(stage.hub.identity().update_agent(local_user(ADA), agent_of(agent), changes), &gate)
+        .await;
     wait_until(async || {
-        let tool = stage.hub.tool(local_user(ADA), "mcp_up__echo").await.unwrap();
+        let tool = stage.hub.registry().tool(local_user(ADA), "mcp_up__echo").await.unwrap();
         tool.state == linchpin_hub_core::tool::pin::TrustState::Trusted
             && status(&stage.hub, "up").await == ConnectionStatus::Disconnected
     })
@@ -111,20 +115,20 @@ async fn a_document_is_cached_again_after_a_client_disconnected() {
 async fn a_user_who_signs_out_or_is_removed_has_no_connections() {
     let stage = Stage::new().await;
     let hub = &stage.hub;
-    hub.ensure_local_user().await.unwrap();
-    let link = hub.create_login_link().await.unwrap().unwrap();
+    hub.identity().ensure_local_user().await.unwrap();
+    let link = hub.identity().create_login_link().await.unwrap().unwrap();
     let here = RequestClient { address: None, host: "localhost".to_owned(), user: None };
-    let session = hub.redeem_login_link(&link, &here).await.unwrap();
+    let session = hub.identity().redeem_login_link(&link, &here).await.unwrap();
     assert_eq!(session.actor, local_user(ADA));
     stage.call(session.actor, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(status(hub, "up").await, ConnectionStatus::Connected);
-    hub.log_out(&session.cookie).await.unwrap();
+    hub.identity().log_out(&session.cookie).await.unwrap();
     assert_eq!(status(hub, "up").await, ConnectionStatus::Disconnected);
 
-    let user = hub.add_user(local_user(ADA), "Bea").await.unwrap().id;
+    let user = hub.identity().add_user(local_user(ADA), "Bea").await.unwrap().id;
     stage.call(Actor::new(ADA, Subject::User(user)), "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!(status(hub, "up").await, ConnectionStatus::Connected);
-    hub.remove_user(local_user(ADA), user).await.unwrap();
+    hub.identity().remove_user(local_user(ADA), user).await.unwrap();
     assert_eq!(status(hub, "up").await, ConnectionStatus::Disconnected);
 }
 
@@ -146,19 +150,22 @@ async fn watchers_receive_a_change_whose_client_disconnected() {
 async fn a_token_that_is_issued_during_a_password_change_is_not_stored() {
     let (stage, store) = Stage::gated().await;
     let (hub, user) = (&stage.hub, Subject::User(LOCAL_USER));
-    hub.ensure_local_user().await.unwrap();
+    hub.identity().ensure_local_user().await.unwrap();
     let gate = store.hold(stores(DocumentKind::Token));
     let change_password = async {
         gate.reached().await;
         let password = "another password".into();
-        hub.set_password(local_user(ADA), LOCAL_USER, &password, ChangedBy::Operator).await.unwrap();
+        hub.identity()
+            .set_password(local_user(ADA), LOCAL_USER, &password, ChangedBy::Operator)
+            .await
+            .unwrap();
         gate.open();
     };
-    let issue = hub.issue_token(local_user(ADA), user, "script", None);
+    let issue = hub.identity().issue_token(local_user(ADA), user, "script", None);
     let (issued, ()) = tokio::join!(issue, change_password);
     assert_eq!(issued.unwrap_err().code(), "version_conflict");
-    assert_eq!(hub.tokens(local_user(ADA), user).await.unwrap(), []);
-    hub.issue_token(local_user(ADA), user, "script", None).await.unwrap();
+    assert_eq!(hub.identity().tokens(local_user(ADA), user).await.unwrap(), []);
+    hub.identity().issue_token(local_user(ADA), user, "script", None).await.unwrap();
 }
 
 #[tokio::test]
@@ -168,7 +175,7 @@ async fn a_refusal_is_stored_when_its_client_disconnects() {
     let gate = store.hold(stores(DocumentKind::TenantKey)); // the first encryption creates the key
     disconnect_during(Box::pin(stage.call(agent, "echo", json!({"message": 1}))), &gate).await;
     let call = stage.call(agent, "echo", json!({"message": 1})).await.unwrap();
-    wait_until(async || stage.hub.call(agent, call.id).await.is_ok()).await;
+    wait_until(async || stage.hub.calls().call(agent, call.id).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -182,8 +189,8 @@ async fn a_refusal_that_could_not_be_stored_is_counted_in_the_next_entry() {
         assert_eq!(call().await.unwrap_err().code(), "store_unavailable");
     }
     let id = call().await.unwrap().id;
-    assert_eq!(stage.hub.call(agent, id).await.unwrap().id, id);
-    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+    assert_eq!(stage.hub.calls().call(agent, id).await.unwrap().id, id);
+    let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
     let refused: Vec<_> = rows.iter().filter(|row| row.action == "call.rejected").collect();
     assert_eq!(refused.len(), 1);
     assert_eq!((&refused[0].fields["count"], &refused[0].fields["call"]), (&json!(3), &json!(id)));
@@ -192,17 +199,17 @@ async fn a_refusal_that_could_not_be_stored_is_counted_in_the_next_entry() {
 #[tokio::test]
 async fn a_refused_sign_in_does_not_wait_for_the_audit() {
     let (stage, store) = Stage::gated().await;
-    stage.hub.ensure_local_user().await.unwrap();
+    stage.hub.identity().ensure_local_user().await.unwrap();
     let is_refusal = |batch: &Batch| batch.audit.iter().any(|entry| entry.action == "session.rejected");
     let gate = store.hold(move |asked| matches!(asked, StoreRequest::Commit(batch) if is_refusal(batch)));
     let password = "a wrong password".into();
     let signed_in =
-        within_timeout(stage.hub.log_in(ADA, "local", &password, &RequestClient::default())).await;
+        within_timeout(stage.hub.identity().log_in(ADA, "local", &password, &RequestClient::default())).await;
     assert_eq!(signed_in.unwrap_err().code(), "unauthorized");
     gate.reached().await;
     gate.open();
     wait_until(async || {
-        let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+        let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
         rows.iter().any(|row| row.action == "session.rejected")
     })
     .await;
@@ -215,9 +222,9 @@ fn is_user(asked: &StoreRequest<'_>) -> bool {
 #[tokio::test]
 async fn an_outcome_is_stored_without_looking_up_the_caller() {
     let (stage, store) = Stage::gated().await;
-    stage.hub.ensure_local_user().await.unwrap();
+    stage.hub.identity().ensure_local_user().await.unwrap();
     let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
-    let call = stage.hub.call_tool(local_user(ADA), wanted, false).await.unwrap();
+    let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     let gate = store.hold(is_user);
     stage.upstream.release.notify_one();
     let status = async || stage.store.call(ADA, call.id).await.unwrap().unwrap().status;
@@ -229,7 +236,7 @@ async fn an_outcome_is_stored_without_looking_up_the_caller() {
 async fn a_list_looks_up_each_name_once() {
     let (stage, store) = Stage::gated().await;
     let hub = &stage.hub;
-    hub.ensure_local_user().await.unwrap();
+    hub.identity().ensure_local_user().await.unwrap();
     for _ in 0..3 {
         stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
     }
@@ -240,7 +247,7 @@ async fn a_list_looks_up_each_name_once() {
         false
     });
     let paging = PageRequest { after: None, limit: 10 };
-    let calls = hub.calls(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items;
+    let calls = hub.calls().list(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items;
     let names: Vec<_> = calls.iter().map(|call| call.subject_name.as_deref()).collect();
     assert_eq!((names, reads.load(Ordering::SeqCst)), (vec![Some("local"); 3], 1));
 }

@@ -40,7 +40,7 @@ async fn stage() -> (Stage, Arc<AtomicUsize>) {
 
 /// Returns the audit entries about denied connections.
 async fn denied_connections(stage: &Stage) -> Vec<Value> {
-    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+    let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
     let rows = rows.into_iter().filter(|row| row.action == "egress.denied");
     rows.map(|row| json!({ "actor": row.actor, "fields": row.fields })).collect()
 }
@@ -63,8 +63,8 @@ async fn wait_for_denied(stage: &Stage, count: usize) -> Vec<Value> {
 async fn what_is_denied_is_in_the_audit_and_tried_once() {
     let (stage, lookups) = stage().await;
     let form = json!({ "name": "Near", "url": "https://near.example/mcp?region=eu", "retry_attempts": 5 });
-    let server = stage.hub.add_server(local_user(ADA), form.clone()).await.unwrap();
-    let error = stage.hub.connect_server(local_user(ADA), "near").await.unwrap_err();
+    let server = stage.hub.registry().add_server(local_user(ADA), form.clone()).await.unwrap();
+    let error = stage.hub.registry().connect_server(local_user(ADA), "near").await.unwrap_err();
     assert!(error.message().contains("10.0.0.7 is a private address"), "{error}");
     assert!(error.message().contains("`[egress] allow = [\"10.0.0.0/8\"]`"), "{error}");
     assert_eq!(lookups.load(Ordering::SeqCst), 1, "no retry");
@@ -81,12 +81,12 @@ async fn what_is_denied_is_in_the_audit_and_tried_once() {
 
     // Repeated denials are counted, and recorded after a minute or at the shutdown of the hub.
     for _ in 0..20 {
-        stage.hub.test_server(local_user(ADA), "near").await.unwrap_err();
+        stage.hub.upstream().test_server(local_user(ADA), "near").await.unwrap_err();
     }
     assert_eq!(denied_connections(&stage).await.len(), 1);
     // A denial of another operation is recorded separately.
-    stage.hub.test_draft(local_user(ADA), form).await.unwrap_err();
-    stage.hub.sync_server(local_user(ADA), "near", None).await.unwrap_err();
+    stage.hub.upstream().test_draft(local_user(ADA), form).await.unwrap_err();
+    stage.hub.registry().sync_server(local_user(ADA), "near", None).await.unwrap_err();
     stage.hub.shutdown().await;
     let found = denied_connections(&stage).await;
     let counts: Vec<_> = found.iter().map(|found| found["fields"]["count"].as_u64().unwrap()).collect();
@@ -128,13 +128,13 @@ async fn denied_during_sign_in(behaviour: Behaviour) -> Vec<Value> {
     let authority = Authority::start(behaviour).await.unwrap();
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 5,
         "authentication": { "type": "oauth" } });
-    stage.hub.add_server(local_user(ADA), form).await.unwrap();
-    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    stage.hub.registry().add_server(local_user(ADA), form).await.unwrap();
+    let begun = stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
     if begun.progress == SignInStatus::Waiting {
-        let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
+        let (url, proof) = stage.hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
         let back = authority.approve(&url).await.unwrap();
         stage.hub.complete_sign_in(back.url.split_once('?').unwrap().1, &proof).await.unwrap();
-        let _ = stage.hub.sign_out_of_server(local_user(ADA), "guarded", None).await; // the sign-in may have failed
+        let _ = stage.hub.upstream().sign_out_of_server(local_user(ADA), "guarded", None).await; // the sign-in may have failed
     }
     wait_for_denied(&stage, 1).await
 }
@@ -146,12 +146,12 @@ async fn plain_http_is_for_this_machine() {
     for url in ["http://8.8.8.8/mcp", "http://near.example/mcp", "http://10.0.0.7/mcp", "HTTP://near.example"]
     {
         let form = json!({ "name": "A", "url": url });
-        let error = stage.hub.add_server(local_user(ADA), form).await.unwrap_err();
+        let error = stage.hub.registry().add_server(local_user(ADA), form).await.unwrap_err();
         assert!(error.message().contains("use `https`"), "{url}: {error}");
     }
     // A `localhost` name that resolves to another machine.
     let form = json!({ "name": "A", "url": "http://a.localhost/mcp", "retry_attempts": 0 });
-    let error = stage.hub.test_draft(local_user(ADA), form).await.unwrap_err();
+    let error = stage.hub.upstream().test_draft(local_user(ADA), form).await.unwrap_err();
     assert!(error.message().contains("10.0.0.7 is a private address, and plain `http`"), "{error}");
 }
 
@@ -161,7 +161,7 @@ async fn another_policy_counts_at_once_and_ends_what_it_denies() {
     let scope = stage.agent("One", "auto", &[]).await;
     stage.call(scope, "echo", json!({ "message": "a" })).await.unwrap();
     let status = async || {
-        let view = stage.hub.server(local_user(ADA), "up").await.unwrap();
+        let view = stage.hub.registry().server(local_user(ADA), "up").await.unwrap();
         serde_json::to_value(&view).unwrap()["status"].clone()
     };
     assert_eq!(status().await, "connected");

@@ -164,7 +164,7 @@ pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
     let mut watching = hub.events().subscribe(ADA, None);
     let over = async {
         loop {
-            let call = hub.call(local_user(ADA), id).await.unwrap();
+            let call = hub.calls().call(local_user(ADA), id).await.unwrap();
             if call.status.is_final() {
                 return call;
             }
@@ -178,7 +178,7 @@ pub(crate) async fn over(hub: &Hub, id: CallId) -> CallView {
 pub(crate) async fn said(hub: &Hub, id: CallId) -> Vec<String> {
     let (mut said, mut after) = (Vec::new(), 0);
     loop {
-        let rows = hub.audit(local_user(ADA), after, 500).await.unwrap();
+        let rows = hub.audit().entries(local_user(ADA), after, 500).await.unwrap();
         let Some(last) = rows.last() else { return said };
         after = last.number;
         let own = rows.iter().filter(|row| row.fields["call"] == id.to_string());
@@ -214,8 +214,8 @@ impl Stage {
     pub(crate) async fn add(&self, more: Value) -> String {
         let mut form = json!({ "name": "Up", "url": self.upstream.url, "retry_attempts": 0 });
         form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let server = self.hub.add_server(local_user(ADA), form).await.unwrap();
-        let _ = self.hub.sync_server(local_user(ADA), &server.slug, None).await; // fails if the server requires credentials
+        let server = self.hub.registry().add_server(local_user(ADA), form).await.unwrap();
+        let _ = self.hub.registry().sync_server(local_user(ADA), &server.slug, None).await; // fails if the server requires credentials
         server.slug
     }
 
@@ -223,20 +223,20 @@ impl Stage {
     pub(crate) async fn agent(&self, name: &str, approval: &str, trusted: &[&str]) -> Actor {
         let servers = json!({ "up": { "trusted": trusted } });
         let form = json!({ "name": name, "approval": approval, "servers": servers });
-        let agent = self.hub.add_agent(local_user(ADA), form).await.unwrap();
+        let agent = self.hub.identity().add_agent(local_user(ADA), form).await.unwrap();
         Actor::new(ADA, Subject::Agent(agent.summary.id))
     }
 
     pub(crate) async fn call(&self, actor: Actor, tool: &str, arguments: Value) -> Result<CallView> {
         let tool = ToolRef::Qualified(format!("mcp_up__{tool}"));
-        let call = self.hub.call_tool(actor, CallRequest { tool, arguments }, true);
+        let call = self.hub.calls().call_tool(actor, CallRequest { tool, arguments }, true);
         tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap()
     }
 
     /// Makes a call that waits for approval.
     pub(crate) async fn ask(&self, actor: Actor, tool: &str, arguments: Value) -> (CallView, ApprovalId) {
         let tool = ToolRef::Qualified(format!("mcp_up__{tool}"));
-        let call = self.hub.call_tool(actor, CallRequest { tool, arguments }, false).await.unwrap();
+        let call = self.hub.calls().call_tool(actor, CallRequest { tool, arguments }, false).await.unwrap();
         assert_eq!(call.status, CallStatus::Pending);
         let approval = call.approval.unwrap();
         (call, approval)
@@ -249,7 +249,13 @@ impl Stage {
 
     pub(crate) async fn open_approvals(&self) -> usize {
         let paging = PageRequest { after: None, limit: 100 };
-        self.hub.approvals(local_user(ADA), Some(ApprovalStatus::Open), &paging).await.unwrap().items.len()
+        self.hub
+            .calls()
+            .approvals(local_user(ADA), Some(ApprovalStatus::Open), &paging)
+            .await
+            .unwrap()
+            .items
+            .len()
     }
 
     /// Returns the audit actions of a call in order, with its final status.
@@ -259,7 +265,7 @@ impl Stage {
 
     /// Returns all audit actions in order.
     pub(crate) async fn actions(&self) -> Vec<String> {
-        let rows = self.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+        let rows = self.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
         rows.into_iter().map(|row| row.action).collect()
     }
 }

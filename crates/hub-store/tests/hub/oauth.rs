@@ -14,7 +14,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
     let (stage, authority) = oauth_stage("per-agent").await;
     let (one, two) = (agent(&stage, "One").await, agent(&stage, "Two").await);
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, SignInStatus::Done);
-    stage.hub.sync_server(local_user(ADA), "guarded", None).await.unwrap();
+    stage.hub.registry().sync_server(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(greet(&stage, one).await.status, CallStatus::Success);
     let first = used_tokens(&authority);
     let missing = greet(&stage, two).await;
@@ -24,7 +24,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
     assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
     assert_eq!((first.len(), used_tokens(&authority).len()), (1, 2), "each has its own token");
 
-    let hops = stage.hub.trace(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
+    let hops = stage.hub.upstream().trace(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
     let whats: Vec<_> = hops.iter().map(|hop| &*hop.purpose).collect();
     assert!(
         whats.contains(&"protected resource metadata")
@@ -36,7 +36,14 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
         assert!(!text.contains(token.trim_start_matches("Bearer ")));
     }
 
-    assert!(stage.hub.sign_out_of_server(local_user(ADA), "guarded", Some(agent_of(one))).await.unwrap());
+    assert!(
+        stage
+            .hub
+            .upstream()
+            .sign_out_of_server(local_user(ADA), "guarded", Some(agent_of(one)))
+            .await
+            .unwrap()
+    );
     assert_eq!(greet(&stage, one).await.status, CallStatus::Error);
     assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
     let actions = stage.actions().await;
@@ -56,7 +63,7 @@ async fn each_agent_signs_in_for_itself_and_one_leaves_without_the_other() {
 async fn one_sign_in_for_all_is_found_again_after_a_restart() {
     let (mut stage, authority) = oauth_stage("shared").await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
-    stage.hub.sync_server(local_user(ADA), "guarded", None).await.unwrap();
+    stage.hub.registry().sync_server(local_user(ADA), "guarded", None).await.unwrap();
     let agent = agent(&stage, "Any").await;
     for actor in [local_user(ADA), agent] {
         assert_eq!(greet(&stage, actor).await.status, CallStatus::Success);
@@ -66,26 +73,39 @@ async fn one_sign_in_for_all_is_found_again_after_a_restart() {
     assert_eq!(greet(&stage, agent).await.status, CallStatus::Success);
     assert_eq!(used_tokens(&authority).len(), 1, "no second sign-in was necessary");
     // A change of the URL deletes the grant.
-    stage.hub.update_server(local_user(ADA), "guarded", json!({ "url": stage.upstream.url })).await.unwrap();
-    stage.hub.update_server(local_user(ADA), "guarded", json!({ "url": authority.mcp_url() })).await.unwrap();
+    stage
+        .hub
+        .registry()
+        .update_server(local_user(ADA), "guarded", json!({ "url": stage.upstream.url }))
+        .await
+        .unwrap();
+    stage
+        .hub
+        .registry()
+        .update_server(local_user(ADA), "guarded", json!({ "url": authority.mcp_url() }))
+        .await
+        .unwrap();
     assert_eq!(greet(&stage, agent).await.status, CallStatus::Error);
 }
 
 #[tokio::test]
 async fn only_whoever_left_comes_back() {
     let (stage, authority) = oauth_stage("shared").await;
-    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    let begun = stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(begun.progress, SignInStatus::Waiting);
     for other in
         [local_user(BOB), Actor::new(ADA, Subject::User(linchpin_hub_core::id::UserId::from_u128(9)))]
     {
         assert_eq!(
-            stage.hub.sign_in_redirect(other, &begun.id).await.unwrap_err().kind(),
+            stage.hub.upstream().sign_in_redirect(other, &begun.id).await.unwrap_err().kind(),
             ErrorKind::NotFound
         );
-        assert_eq!(stage.hub.sign_in_view(other, &begun.id).await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            stage.hub.upstream().sign_in_view(other, &begun.id).await.unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
-    let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
+    let (url, proof) = stage.hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').unwrap().1;
     for (query, proof) in
@@ -97,7 +117,7 @@ async fn only_whoever_left_comes_back() {
     assert_eq!(stage.hub.complete_sign_in(query, &proof).await.unwrap().progress, SignInStatus::Done);
     assert_eq!(stage.hub.complete_sign_in(query, &proof).await.unwrap_err().code(), "unknown_sign_in");
     assert_eq!(
-        stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap_err().code(),
+        stage.hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap_err().code(),
         "sign_in_finished"
     );
 }
@@ -106,13 +126,22 @@ async fn only_whoever_left_comes_back() {
 async fn whose_it_is_must_fit() {
     let (stage, _authority) = oauth_stage("per-agent").await;
     let hub = &stage.hub;
-    assert_eq!(hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap_err().field(), Some("agent"));
+    assert_eq!(
+        hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap_err().field(),
+        Some("agent")
+    );
     let unknown_agent = Some(AgentId::from_u128(9));
     assert_eq!(
-        hub.start_sign_in(local_user(ADA), "guarded", unknown_agent).await.unwrap_err().kind(),
+        hub.upstream().start_sign_in(local_user(ADA), "guarded", unknown_agent).await.unwrap_err().kind(),
         ErrorKind::NotFound
     );
-    assert_eq!(hub.start_sign_in(local_user(ADA), "up", None).await.unwrap_err().code(), "not_oauth");
+    assert_eq!(
+        hub.upstream().start_sign_in(local_user(ADA), "up", None).await.unwrap_err().code(),
+        "not_oauth"
+    );
     let agent = agent(&stage, "One").await;
-    assert_eq!(hub.start_sign_in(agent, "guarded", None).await.unwrap_err().code(), "user_required");
+    assert_eq!(
+        hub.upstream().start_sign_in(agent, "guarded", None).await.unwrap_err().code(),
+        "user_required"
+    );
 }

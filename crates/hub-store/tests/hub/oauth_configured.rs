@@ -22,12 +22,12 @@ fn declared(authority: &Authority, authentication: &Value) -> Vec<ConfiguredServ
 
 async fn configured(authentication: &Value) -> (Stage, Authority) {
     let (stage, authority) = (Stage::new().await, Authority::start(Authority::conforming()).await.unwrap());
-    stage.hub.apply_config(ADA, declared(&authority, authentication)).await.unwrap();
+    stage.hub.registry().apply_config(ADA, declared(&authority, authentication)).await.unwrap();
     (stage, authority)
 }
 
 async fn grant_status(stage: &Stage) -> GrantState {
-    stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap().state
+    stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap().state
 }
 
 fn plain() -> Value {
@@ -43,7 +43,7 @@ async fn other_scopes_in_the_file_keep_the_grant() {
     let (stage, authority) = configured(&plain()).await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     let more = json!({"type": "oauth", "scopes": ["read", "write"]});
-    stage.hub.apply_config(ADA, declared(&authority, &more)).await.unwrap();
+    stage.hub.registry().apply_config(ADA, declared(&authority, &more)).await.unwrap();
     assert_eq!(grant_status(&stage).await, GrantState::Active);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }
@@ -56,7 +56,7 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
     let before = used_tokens(&authority);
     let issuer = json!({"type": "oauth", "issuer": "https://other.example"});
     for other in [with_client(KnownClient::Public), issuer, json!({"type": "none"})] {
-        stage.hub.apply_config(ADA, declared(&authority, &other)).await.unwrap();
+        stage.hub.registry().apply_config(ADA, declared(&authority, &other)).await.unwrap();
         let seen = authority.observations().requests.len();
         let failed = greet(&stage, local_user(ADA)).await;
         assert_eq!(failed.status, CallStatus::Error);
@@ -68,7 +68,7 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
             assert!(error.contains("was for another URL, client or issuer: sign in again with"), "{error}");
         }
         // As it was: no user has to sign in again.
-        stage.hub.apply_config(ADA, declared(&authority, &plain())).await.unwrap();
+        stage.hub.registry().apply_config(ADA, declared(&authority, &plain())).await.unwrap();
         assert_eq!(grant_status(&stage).await, GrantState::Active);
         assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success, "{other}");
     }
@@ -79,7 +79,12 @@ async fn a_grant_is_used_with_the_client_and_issuer_of_its_sign_in_alone() {
 async fn a_sign_in_ends_when_the_file_changes_its_client() {
     let (stage, authority) = configured(&plain()).await;
     let (query, proof) = start_sign_in(&stage.hub, &authority, None).await;
-    stage.hub.apply_config(ADA, declared(&authority, &with_client(KnownClient::Public))).await.unwrap();
+    stage
+        .hub
+        .registry()
+        .apply_config(ADA, declared(&authority, &with_client(KnownClient::Public)))
+        .await
+        .unwrap();
     let error = stage.hub.complete_sign_in(&query, &proof).await.unwrap_err();
     assert_eq!(error.code(), "sign_in_outdated");
     assert_eq!(grant_status(&stage).await, GrantState::None);
@@ -89,14 +94,24 @@ async fn a_sign_in_ends_when_the_file_changes_its_client() {
 async fn the_secret_of_a_client_is_shown_for_no_other_client() {
     let (stage, authority) = configured(&with_client(KnownClient::Basic)).await;
     let secret = Secret::new(authority.secret(KnownClient::Basic));
-    stage.hub.set_credential(local_user(ADA), "guarded", None, &secret).await.unwrap();
-    stage.hub.apply_config(ADA, declared(&authority, &with_client(KnownClient::Public))).await.unwrap();
+    stage.hub.upstream().set_credential(local_user(ADA), "guarded", None, &secret).await.unwrap();
+    stage
+        .hub
+        .registry()
+        .apply_config(ADA, declared(&authority, &with_client(KnownClient::Public)))
+        .await
+        .unwrap();
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     let seen = authority.observations();
     let shown =
         |text: &str| seen.requests.iter().any(|request| request.header("authorization").starts_with(text));
     assert!(!shown("Basic ") && seen.with_grant_type("authorization_code").count() == 1);
-    stage.hub.apply_config(ADA, declared(&authority, &with_client(KnownClient::Basic))).await.unwrap();
+    stage
+        .hub
+        .registry()
+        .apply_config(ADA, declared(&authority, &with_client(KnownClient::Basic)))
+        .await
+        .unwrap();
     assert_eq!(
         sign_in(&stage, &authority, None).await,
         SignInStatus::Done,
@@ -126,10 +141,15 @@ async fn a_grant_of_an_older_version_belongs_to_the_client_that_was_configured()
     store_legacy_binding(&stage).await;
     assert_eq!(grant_status(&stage).await, GrantState::Active);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
-    stage.hub.apply_config(ADA, declared(&authority, &with_client(KnownClient::Public))).await.unwrap();
+    stage
+        .hub
+        .registry()
+        .apply_config(ADA, declared(&authority, &with_client(KnownClient::Public)))
+        .await
+        .unwrap();
     assert_eq!(grant_status(&stage).await, GrantState::None);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Error);
-    stage.hub.apply_config(ADA, declared(&authority, &plain())).await.unwrap();
+    stage.hub.registry().apply_config(ADA, declared(&authority, &plain())).await.unwrap();
     assert_eq!(grant_status(&stage).await, GrantState::Active);
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }

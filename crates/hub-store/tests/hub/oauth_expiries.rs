@@ -39,7 +39,7 @@ async fn assert_refreshed_once(stores: [Arc<dyn Store>; 3], expiries: usize) {
     let hubs = stores.map(|store| another_hub(&place, clock.clone(), store));
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
         "authentication": { "type": "oauth" }, "keep_history": false });
-    hubs[0].add_server(local_user(ADA), form).await.unwrap();
+    hubs[0].registry().add_server(local_user(ADA), form).await.unwrap();
     let (query, proof) = start_sign_in(&hubs[0], &authority, None).await;
     assert_eq!(hubs[1].complete_sign_in(&query, &proof).await.unwrap().progress, SignInStatus::Done);
     for expiry in 1..=expiries {

@@ -20,24 +20,24 @@ pub(crate) async fn oauth_stage_with(mode: &str, behaviour: Behaviour) -> (Stage
     let (stage, authority) = (Stage::new().await, Authority::start(behaviour).await.unwrap());
     let form = json!({ "name": "Guarded", "url": authority.mcp_url(), "retry_attempts": 0,
         "authentication": { "type": "oauth" }, "credentials": mode });
-    stage.hub.add_server(local_user(ADA), form).await.unwrap();
+    stage.hub.registry().add_server(local_user(ADA), form).await.unwrap();
     (stage, authority)
 }
 
 /// Adds an agent that may use the server.
 pub(crate) async fn agent(stage: &Stage, name: &str) -> Actor {
     let form = json!({ "name": name, "approval": "auto", "servers": { "guarded": {} } });
-    let agent = stage.hub.add_agent(local_user(ADA), form).await.unwrap();
+    let agent = stage.hub.identity().add_agent(local_user(ADA), form).await.unwrap();
     Actor::new(ADA, Subject::Agent(agent.summary.id))
 }
 
 /// Signs in, as a browser does.
 pub(crate) async fn sign_in(stage: &Stage, authority: &Authority, agent: Option<AgentId>) -> SignInStatus {
-    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", agent).await.unwrap();
+    let begun = stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", agent).await.unwrap();
     if begun.progress != SignInStatus::Waiting {
         return begun.progress;
     }
-    let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
+    let (url, proof) = stage.hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').unwrap().1;
     stage.hub.complete_sign_in(query, &proof).await.unwrap().progress
@@ -49,9 +49,9 @@ pub(crate) async fn start_sign_in(
     authority: &Authority,
     agent: Option<AgentId>,
 ) -> (String, String) {
-    let begun = hub.start_sign_in(local_user(ADA), "guarded", agent).await.unwrap();
+    let begun = hub.upstream().start_sign_in(local_user(ADA), "guarded", agent).await.unwrap();
     assert_eq!(begun.progress, SignInStatus::Waiting);
-    let (url, proof) = hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
+    let (url, proof) = hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     (back.url.split_once('?').unwrap().1.to_owned(), proof)
 }
@@ -63,7 +63,7 @@ pub(crate) async fn greet(stage: &Stage, actor: Actor) -> CallView {
 pub(crate) async fn call(hub: &Arc<Hub>, actor: Actor, tool: &str) -> CallView {
     let tool = ToolRef::Upstream { server: "guarded".into(), tool: tool.into() };
     let wanted = CallRequest { tool, arguments: json!({}) };
-    hub.call_tool(actor, wanted, true).await.unwrap()
+    hub.calls().call_tool(actor, wanted, true).await.unwrap()
 }
 
 /// Returns the distinct tokens of all requests to the server.

@@ -42,7 +42,7 @@ async fn with_paused_clock(test: impl Future<Output = ()>) {
 async fn two_hubs(stage: &Stage, authority: &Authority) -> [(Arc<Hub>, Arc<FaultyStore>); 2] {
     assert_eq!(sign_in(stage, authority, None).await, SignInStatus::Done);
     let patient = json!({ "timeout_ms": 300_000 });
-    stage.hub.update_server(local_user(ADA), "guarded", patient).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "guarded", patient).await.unwrap();
     let two = [(), ()].map(|()| {
         let store = FaultyStore::new(stage.store.clone());
         (another_hub(&stage.folder, stage.clock.clone(), store.clone()), store)
@@ -65,7 +65,7 @@ fn reads(kind: DocumentKind) -> impl Fn(&StoreRequest<'_>) -> bool {
 
 /// Returns ids and versions of the stored secrets of the server.
 async fn stored_secrets(stage: &Stage) -> Vec<(String, u64)> {
-    let server = stage.hub.server(local_user(ADA), "guarded").await.unwrap().id.to_string();
+    let server = stage.hub.registry().server(local_user(ADA), "guarded").await.unwrap().id.to_string();
     let paging = PageRequest { after: None, limit: 10 };
     let all = stage.store.documents(ADA, DocumentKind::Secret, Some(&server), &paging).await.unwrap().items;
     all.into_iter().map(|StoredDocument { document, version }| (document.key.id, version)).collect()
@@ -146,17 +146,20 @@ async fn who_has_lost_the_lease_keeps_nothing_in_place_of_what_is_newer() {
 async fn who_never_came_back_is_forgotten_by_and_by() {
     let (mut stage, authority) = oauth_stage("shared").await;
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
-    let old = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    let old = stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
     stage.clock.advance(599);
-    let new = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    let new = stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(stored_secrets(&stage).await.len(), 4, "the grant and three pending sign-ins");
     stage.clock.advance(1);
     let store = FaultyStore::new(stage.store.clone());
     stage.hub = another_hub(&stage.folder, stage.clock.clone(), store.clone());
     RunningHub::once(&stage.hub, &store).await.end().await;
     assert_eq!(stored_secrets(&stage).await.len(), 2);
-    assert_eq!(stage.hub.sign_in_view(local_user(ADA), &old.id).await.unwrap_err().code(), "not_found");
-    let new = stage.hub.sign_in_view(local_user(ADA), &new.id).await.unwrap();
+    assert_eq!(
+        stage.hub.upstream().sign_in_view(local_user(ADA), &old.id).await.unwrap_err().code(),
+        "not_found"
+    );
+    let new = stage.hub.upstream().sign_in_view(local_user(ADA), &new.id).await.unwrap();
     assert_eq!(new.progress, SignInStatus::Waiting);
     stage.hub = another_hub(&stage.folder, stage.clock.clone(), stage.store.clone());
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);

@@ -26,10 +26,10 @@ fn request_counts(authority: &Authority) -> (usize, usize) {
 async fn the_first_to_sign_in_sees_the_tools() {
     let (stage, authority) = oauth_stage("per-agent").await;
     let (one, two) = (agent(&stage, "One").await, agent(&stage, "Two").await);
-    let server = stage.hub.server(local_user(ADA), "guarded").await.unwrap();
+    let server = stage.hub.registry().server(local_user(ADA), "guarded").await.unwrap();
     assert_eq!((server.tools, server.last_synced), (0, None));
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, SignInStatus::Done);
-    let server = stage.hub.server(local_user(ADA), "guarded").await.unwrap();
+    let server = stage.hub.registry().server(local_user(ADA), "guarded").await.unwrap();
     assert_eq!((server.tools, server.error), (2, None), "the sync is automatic");
     let before = used_tokens(&authority).len();
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(two))).await, SignInStatus::Done);
@@ -43,12 +43,12 @@ async fn a_first_look_that_fails_is_shown_and_breaks_nothing() {
     let (query, proof) = start_sign_in(&stage.hub, &authority, None).await;
     // From now on the server rejects every request.
     let spoiled = json!({ "headers": { "Origin": "http://stranger.example" } });
-    stage.hub.update_server(local_user(ADA), "guarded", spoiled).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "guarded", spoiled).await.unwrap();
     let back = stage.hub.complete_sign_in(&query, &proof).await.unwrap();
     assert_eq!(back.progress, SignInStatus::Done);
     let error = back.sync_error.unwrap();
     assert!(error.starts_with("cannot connect to `guarded`"), "{error}");
-    let server = stage.hub.server(local_user(ADA), "guarded").await.unwrap();
+    let server = stage.hub.registry().server(local_user(ADA), "guarded").await.unwrap();
     assert_eq!(server.error, Some(error.clone()));
     let told = async {
         loop {
@@ -60,8 +60,8 @@ async fn a_first_look_that_fails_is_shown_and_breaks_nothing() {
     };
     let event = tokio::time::timeout(TEST_TIMEOUT, told).await.unwrap();
     assert_eq!((&event.body["status"], &event.body["sync_error"]), (&json!("done"), &json!(error)));
-    stage.hub.update_server(local_user(ADA), "guarded", json!({ "headers": {} })).await.unwrap();
-    stage.hub.sync_server(local_user(ADA), "guarded", None).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "guarded", json!({ "headers": {} })).await.unwrap();
+    stage.hub.registry().sync_server(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
 }
 
@@ -91,12 +91,14 @@ async fn a_grant_that_was_revoked_is_tried_once_and_others_go_on() {
     }
     assert_eq!(request_counts(&authority), before, "no further requests");
     assert_eq!(greet(&stage, two).await.status, CallStatus::Success);
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", Some(agent_of(one))).await.unwrap();
+    let standing =
+        stage.hub.upstream().grant_status(local_user(ADA), "guarded", Some(agent_of(one))).await.unwrap();
     assert_eq!(
         (standing.state, standing.advice.as_deref()),
         (GrantState::ReauthorizationRequired, Some(says))
     );
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
+    let standing =
+        stage.hub.upstream().grant_status(local_user(ADA), "guarded", Some(agent_of(two))).await.unwrap();
     assert_eq!(standing.state, GrantState::Active);
     assert_eq!(sign_in(&stage, &authority, Some(agent_of(one))).await, SignInStatus::Done);
     for agent in [one, two] {
@@ -133,7 +135,7 @@ async fn an_authority_that_is_down_costs_nobody_the_sign_in() {
     authority.set_behaviour(Authority::conforming().with(Misbehaviour::TokenHtmlError));
     authority.expire_tokens();
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Error);
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
+    let standing = stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!(standing.state, GrantState::Active, "{standing:?}");
     authority.set_behaviour(Authority::conforming());
     stage.clock.advance(2); // the backoff has elapsed
@@ -155,7 +157,7 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
         assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success, "the rest works");
     }
     assert_eq!((request_counts(&authority).0, authority.observations().authorizations), (0, 1));
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
+    let standing = stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.state, &*standing.missing_scopes), (GrantState::Active, &["write".to_owned()][..]));
 
     // An abandoned or denied sign-in does not affect the grant.
@@ -168,8 +170,8 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
     assert_eq!(greet(&stage, local_user(ADA)).await.status, CallStatus::Success);
     assert_eq!(used_tokens(&authority), first, "the same grant");
 
-    let begun = stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
-    let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
+    let begun = stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap();
+    let (url, proof) = stage.hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let scope = url.split('&').find_map(|pair| pair.strip_prefix("scope=")).unwrap();
     assert!(scope.contains("read") && scope.contains("write"), "{scope}");
     let back = authority.approve(&url).await.unwrap();
@@ -178,7 +180,7 @@ async fn more_is_asked_for_when_somebody_signs_in_again() {
     for tool in ["greet", "write"] {
         assert_eq!(call(&stage.hub, local_user(ADA), tool).await.status, CallStatus::Success);
     }
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
+    let standing = stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.advice, standing.missing_scopes.len()), (None, 0));
 }
 
@@ -187,12 +189,12 @@ async fn too_few_scopes_are_no_refusal() {
     let silent = Authority::conforming().with(Misbehaviour::ChallengeMissing);
     let (stage, authority) = oauth_stage_with("shared", silent).await;
     let form = json!({ "authentication": { "type": "oauth", "scopes": ["write"] } });
-    stage.hub.update_server(local_user(ADA), "guarded", form).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "guarded", form).await.unwrap();
     let (query, proof) = start_sign_in(&stage.hub, &authority, None).await;
     authority.set_behaviour(Authority::conforming());
     let back = stage.hub.complete_sign_in(&query, &proof).await.unwrap();
     assert_eq!(back.progress, SignInStatus::Done);
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
+    let standing = stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.state, &*standing.missing_scopes), (GrantState::Active, &["read".to_owned()][..]));
     assert_eq!(sign_in(&stage, &authority, None).await, SignInStatus::Done);
     for tool in ["greet", "write"] {
@@ -211,6 +213,6 @@ async fn a_scope_that_cannot_be_had_is_not_asked_for_again() {
     let back = stage.hub.complete_sign_in(&no, &proof).await.unwrap();
     let SignInStatus::Failed { error } = back.progress else { panic!("{back:?}") };
     assert!(error.contains("`invalid_scope`") && error.contains("are not requested any more"), "{error}");
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
+    let standing = stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap();
     assert_eq!((standing.state, standing.missing_scopes.len()), (GrantState::Active, 0));
 }

@@ -297,11 +297,11 @@ const EXPECTED_FAILURES: &[(Misbehaviour, &str, &str)] = &[
 
 /// Signs in, calls a tool, and calls it again after the token has expired. Returns the step that fails, and its error.
 async fn run_lifecycle(stage: &Stage, authority: &Authority) -> String {
-    let begun = match stage.hub.start_sign_in(local_user(ADA), "guarded", None).await.unwrap() {
+    let begun = match stage.hub.upstream().start_sign_in(local_user(ADA), "guarded", None).await.unwrap() {
         begun if begun.progress == SignInStatus::Waiting => begun,
         begun => return format!("beginning: {}", failure_reason(&begun.progress)),
     };
-    let (url, proof) = stage.hub.sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
+    let (url, proof) = stage.hub.upstream().sign_in_redirect(local_user(ADA), &begun.id).await.unwrap();
     let back = authority.approve(&url).await.unwrap();
     let query = back.url.split_once('?').map_or("", |(_, query)| query);
     match stage.hub.complete_sign_in(query, &proof).await {
@@ -346,7 +346,7 @@ async fn outcome(switch: Misbehaviour) -> (String, GrantState, Observations) {
     for secret in authority.secrets() {
         assert!(!text.contains(&secret), "{switch:?}: {text}");
     }
-    let standing = stage.hub.grant_status(local_user(ADA), "guarded", None).await.unwrap();
+    let standing = stage.hub.upstream().grant_status(local_user(ADA), "guarded", None).await.unwrap();
     (text, standing.state, authority.observations())
 }
 

@@ -12,18 +12,18 @@ use crate::fixture::{ADA, Stage, local_user};
 async fn agent(stage: &Stage, more: Value) -> Actor {
     let mut form = json!({"name": "Refused", "approval": "auto", "servers": {"up": {}}});
     form.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let agent = stage.hub.add_agent(local_user(ADA), form).await.unwrap();
+    let agent = stage.hub.identity().add_agent(local_user(ADA), form).await.unwrap();
     Actor::new(ADA, Subject::Agent(agent.summary.id))
 }
 
 async fn calls(stage: &Stage) -> usize {
     let paging = PageRequest { after: None, limit: 500 };
-    stage.hub.calls(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items.len()
+    stage.hub.calls().list(local_user(ADA), CallFilter::default(), &paging).await.unwrap().items.len()
 }
 
 /// The counts of all audit entries with this action.
 async fn counts(stage: &Stage, action: &str) -> Vec<u64> {
-    let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+    let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
     let own = rows.iter().filter(|row| row.action == action);
     own.map(|row| row.fields["count"].as_u64().unwrap_or(1)).collect()
 }
@@ -32,7 +32,7 @@ async fn counts(stage: &Stage, action: &str) -> Vec<u64> {
 async fn wait_for_entry(stage: &Stage, fits: impl Fn(&str, &Value) -> bool) {
     within_timeout(async {
         loop {
-            let rows = stage.hub.audit(local_user(ADA), 0, 500).await.unwrap();
+            let rows = stage.hub.audit().entries(local_user(ADA), 0, 500).await.unwrap();
             if rows.iter().any(|row| fits(&row.action, &row.fields)) {
                 return;
             }
@@ -57,7 +57,7 @@ async fn a_refused_call_takes_a_turn_and_its_arguments_are_not_stored() {
     }
     assert_eq!(calls(&stage).await, 1);
 
-    stage.hub.enable_server(local_user(ADA), "up", false).await.unwrap();
+    stage.hub.registry().enable_server(local_user(ADA), "up", false).await.unwrap();
     stage.clock.advance(60);
     let call = stage.call(agent, "echo", json!({"message": "a"})).await.unwrap();
     assert_eq!((call.status, call.arguments), (CallStatus::Denied, None));
@@ -79,10 +79,10 @@ async fn repeated_rejections_are_one_record_with_a_count() {
     }
     ids.dedup();
     assert_eq!((ids.len(), calls(&stage).await), (1, 1));
-    assert_eq!(stage.hub.call(agent, ids[0]).await.unwrap().status, CallStatus::Error);
+    assert_eq!(stage.hub.calls().call(agent, ids[0]).await.unwrap().status, CallStatus::Error);
     // Another error, another tool or another subject is recorded separately.
     let other = stage.call(agent, "echo", json!({"message": 8})).await.unwrap();
-    assert_eq!(stage.hub.call(agent, other.id).await.unwrap().error, other.error);
+    assert_eq!(stage.hub.calls().call(agent, other.id).await.unwrap().error, other.error);
     stage.call(agent, "big", json!({})).await.unwrap();
     stage.call(local_user(ADA), "echo", json!({})).await.unwrap();
     assert_eq!(calls(&stage).await, 4);
@@ -98,7 +98,7 @@ async fn calls_over_the_limit_are_counted_in_one_entry() {
     stage.call(agent, "echo", json!({"message": "a"})).await.unwrap();
     for _ in 0..50 {
         stage.call(agent, "echo", json!({"message": "a"})).await.unwrap_err();
-        stage.hub.read_resource(agent, "up", "memory://a").await.unwrap_err();
+        stage.hub.calls().read_resource(agent, "up", "memory://a").await.unwrap_err();
     }
     stage.hub.shutdown().await;
     let counts = counts(&stage, "call.rate_limited").await;
@@ -111,9 +111,9 @@ async fn calls_without_room_are_counted_in_one_entry() {
     let stage = Stage::new().await;
     let agent = agent(&stage, json!({"max_concurrent_calls": 1})).await;
     let wanted = || CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
-    stage.hub.call_tool(agent, wanted(), false).await.unwrap();
+    stage.hub.calls().call_tool(agent, wanted(), false).await.unwrap();
     for _ in 0..20 {
-        let error = stage.hub.call_tool(agent, wanted(), true).await.unwrap_err();
+        let error = stage.hub.calls().call_tool(agent, wanted(), true).await.unwrap_err();
         assert_eq!(error.code(), "too_many_calls");
     }
     stage.upstream.release.notify_one();
@@ -128,8 +128,8 @@ async fn a_call_that_a_user_denied_keeps_its_arguments() {
     let agent = stage.agent("Asks", "always-ask", &[]).await;
     for message in ["a", "b"] {
         let (call, approval) = stage.ask(agent, "echo", json!({ "message": message })).await;
-        stage.hub.deny(local_user(ADA), approval, None).await.unwrap();
-        let call = stage.hub.call(local_user(ADA), call.id).await.unwrap();
+        stage.hub.calls().deny(local_user(ADA), approval, None).await.unwrap();
+        let call = stage.hub.calls().call(local_user(ADA), call.id).await.unwrap();
         assert_eq!((call.status, call.arguments), (CallStatus::Denied, Some(json!({ "message": message }))));
     }
 }
@@ -144,17 +144,17 @@ fn visible_error(error: &Error, name: &str) -> (ErrorKind, &'static str, Option<
 async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
     let stage = Stage::new().await;
     stage.add(json!({"name": "Other"})).await;
-    let other = stage.hub.server(local_user(ADA), "other").await.unwrap().id.to_string();
+    let other = stage.hub.registry().server(local_user(ADA), "other").await.unwrap().id.to_string();
     let nothing = ServerId::from_u128(77).to_string();
     let agent = agent(&stage, json!({"servers": {"up": {"tools": ["echo"]}}})).await;
     let call = async |tool: ToolRef| {
         let wanted = CallRequest { tool, arguments: json!({}) };
-        stage.hub.call_tool(agent, wanted, true).await.unwrap_err()
+        stage.hub.calls().call_tool(agent, wanted, true).await.unwrap_err()
     };
     for (hidden, missing) in [("mcp_up__big", "mcp_up__none"), ("mcp_other__echo", "mcp_none__echo")] {
         let of = async |name: &str| {
             let called = call(ToolRef::Qualified(name.into())).await;
-            let got = stage.hub.tool(agent, name).await.unwrap_err();
+            let got = stage.hub.registry().tool(agent, name).await.unwrap_err();
             (visible_error(&called, name), visible_error(&got, name))
         };
         let (hidden, missing) = (of(hidden).await, of(missing).await);
@@ -171,10 +171,10 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
             let filter = ToolFilter { server: Some(name.into()), ..ToolFilter::default() };
             let errors = [
                 call(ToolRef::Upstream { server: name.into(), tool: "echo".into() }).await,
-                stage.hub.tools(agent, &filter).await.unwrap_err(),
-                stage.hub.list_feature(agent, name, FeatureList::Prompts).await.unwrap_err(),
-                stage.hub.read_resource(agent, name, "memory://a").await.unwrap_err(),
-                stage.hub.get_prompt(agent, name, "greet", [].into()).await.unwrap_err(),
+                stage.hub.registry().tools(agent, &filter).await.unwrap_err(),
+                stage.hub.calls().list_feature(agent, name, FeatureList::Prompts).await.unwrap_err(),
+                stage.hub.calls().read_resource(agent, name, "memory://a").await.unwrap_err(),
+                stage.hub.calls().get_prompt(agent, name, "greet", [].into()).await.unwrap_err(),
             ];
             errors.map(|error| visible_error(&error, name))
         };
@@ -189,7 +189,7 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
         ("tool.rejected", "up", json!("big")),
         ("server.rejected", "other", json!(null)),
     ] {
-        let server = json!(stage.hub.server(local_user(ADA), server).await.unwrap().id);
+        let server = json!(stage.hub.registry().server(local_user(ADA), server).await.unwrap().id);
         wait_for_entry(&stage, |action, fields| {
             action == wanted
                 && fields["reason"] == "not_selected"
@@ -199,7 +199,7 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
     }
     // A user sees the tools.
     let filter = ToolFilter { server: Some("other".into()), ..ToolFilter::default() };
-    assert!(!stage.hub.tools(local_user(ADA), &filter).await.unwrap().is_empty());
+    assert!(!stage.hub.registry().tools(local_user(ADA), &filter).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -221,16 +221,16 @@ async fn resources_and_prompts_come_with_the_whole_server_only() {
     let all = agent(&stage, json!({"name": "All"})).await;
     let arguments = || [("message".into(), "hello".into())].into();
     for what in [FeatureList::Resources, FeatureList::Templates, FeatureList::Prompts] {
-        assert_eq!(hub.list_feature(some, "up", what).await.unwrap(), Vec::<Value>::new());
+        assert_eq!(hub.calls().list_feature(some, "up", what).await.unwrap(), Vec::<Value>::new());
     }
-    assert_eq!(hub.list_feature(all, "up", FeatureList::Resources).await.unwrap().len(), 1);
-    hub.read_resource(all, "up", "memory://a").await.unwrap();
-    hub.get_prompt(all, "up", "greet", arguments()).await.unwrap();
+    assert_eq!(hub.calls().list_feature(all, "up", FeatureList::Resources).await.unwrap().len(), 1);
+    hub.calls().read_resource(all, "up", "memory://a").await.unwrap();
+    hub.calls().get_prompt(all, "up", "greet", arguments()).await.unwrap();
     let refused = [
-        hub.read_resource(some, "up", "memory://a").await.unwrap_err(),
-        hub.read_resource(some, "up", "memory://none").await.unwrap_err(),
-        hub.get_prompt(some, "up", "greet", arguments()).await.unwrap_err(),
-        hub.get_prompt(some, "up", "none", arguments()).await.unwrap_err(),
+        hub.calls().read_resource(some, "up", "memory://a").await.unwrap_err(),
+        hub.calls().read_resource(some, "up", "memory://none").await.unwrap_err(),
+        hub.calls().get_prompt(some, "up", "greet", arguments()).await.unwrap_err(),
+        hub.calls().get_prompt(some, "up", "none", arguments()).await.unwrap_err(),
     ];
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::NotFound), "{refused:?}");
     assert_eq!(visible_error(&refused[0], "memory://a"), visible_error(&refused[1], "memory://none"));

@@ -31,12 +31,12 @@ async fn stage(days: usize) -> Stage {
 /// Advances the clock by a day, and seals old entries.
 async fn seal_next_day(stage: &Stage) {
     stage.clock.advance(DAY);
-    stage.hub.archive_audit(ADA).await.unwrap();
+    stage.hub.audit().archive(ADA).await.unwrap();
 }
 
 async fn verified(stage: &Stage) -> AuditVerification {
     let (hub, _) = open(&stage.folder, stage.clock.clone());
-    hub.verify_audit(local_user(ADA)).await.unwrap()
+    hub.audit().verify(local_user(ADA)).await.unwrap()
 }
 
 fn files(stage: &Stage) -> Vec<PathBuf> {
@@ -77,16 +77,16 @@ async fn assert_each_entry_once(stage: &Stage) {
 #[tokio::test]
 async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     let stage = stage(12).await;
-    stage.hub.archive_audit(ADA).await.unwrap();
+    stage.hub.audit().archive(ADA).await.unwrap();
     assert!(files(&stage).is_empty(), "by default the audit is retained without limit");
     let before = entry_counts(&stage).await.len();
-    stage.hub.set_retention(RETENTION).await.unwrap();
+    stage.hub.audit().set_retention(RETENTION).await.unwrap();
     assert_eq!(files(&stage).len(), 1);
     let kept = stage.store.audit_entries(ADA, 0, 500).await.unwrap();
     assert!(kept[0].number > 1 && kept.last().unwrap().action == "audit.segment_sealed");
     assert_eq!(entry_counts(&stage).await.len(), before + 1);
     assert_each_entry_once(&stage).await;
-    stage.hub.archive_audit(ADA).await.unwrap();
+    stage.hub.audit().archive(ADA).await.unwrap();
     assert_eq!(files(&stage).len(), 1, "no further old entries");
     seal_next_day(&stage).await;
     seal_next_day(&stage).await;
@@ -94,7 +94,7 @@ async fn what_is_old_is_in_files_and_the_chain_goes_on() {
     assert_each_entry_once(&stage).await;
     // The last entry always stays in the store, so that the next one can follow it.
     stage.clock.advance(100 * DAY);
-    stage.hub.archive_audit(ADA).await.unwrap();
+    stage.hub.audit().archive(ADA).await.unwrap();
     assert!(!stage.store.audit_entries(ADA, 0, 500).await.unwrap().is_empty());
     stage.call(local_user(ADA), "echo", json!({"message": "on"})).await.unwrap();
     stage.hub.shutdown().await;
@@ -107,7 +107,7 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
     let db = Connection::open(stage.folder.path().join("hub.db")).unwrap();
     // The file cannot be written: all entries stay in the store.
     fs::write(stage.folder.path().join("audit"), "no folder").unwrap();
-    let error = stage.hub.set_retention(RETENTION).await.unwrap_err();
+    let error = stage.hub.audit().set_retention(RETENTION).await.unwrap_err();
     assert_eq!(error.code(), "segment_unwritable");
     fs::remove_file(stage.folder.path().join("audit")).unwrap();
     assert_each_entry_once(&stage).await;
@@ -116,7 +116,7 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
         let when = if table == "audit" { "BEFORE DELETE" } else { "BEFORE INSERT" };
         let end = format!("CREATE TRIGGER ends {when} ON {table} BEGIN SELECT RAISE(ABORT, 'cut'); END");
         db.execute_batch(&end).unwrap();
-        stage.hub.archive_audit(ADA).await.unwrap_err();
+        stage.hub.audit().archive(ADA).await.unwrap_err();
         assert_eq!(files(&stage).len(), 1);
         db.execute_batch("DROP TRIGGER ends").unwrap();
         let found = verified(&stage).await;
@@ -125,14 +125,14 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
     // Days later more entries are old. The unfinished segment is completed unchanged.
     let begun = (files(&stage), fs::read(&files(&stage)[0]).unwrap());
     stage.clock.advance(2 * DAY);
-    stage.hub.archive_audit(ADA).await.unwrap();
+    stage.hub.audit().archive(ADA).await.unwrap();
     assert_eq!((files(&stage)[..1].to_vec(), fs::read(&files(&stage)[0]).unwrap()), begun);
     assert_eq!(files(&stage).len(), 2);
     assert_each_entry_once(&stage).await;
     // Another hub seals concurrently: no entry is lost, and no file is left over.
     let (other, _) = open(&stage.folder, stage.clock.clone());
     stage.clock.advance(DAY);
-    let (one, two) = tokio::join!(other.set_retention(RETENTION), stage.hub.archive_audit(ADA));
+    let (one, two) = tokio::join!(other.audit().set_retention(RETENTION), stage.hub.audit().archive(ADA));
     assert!(one.is_ok() || two.is_ok());
     assert_each_entry_once(&stage).await;
 }
@@ -140,7 +140,7 @@ async fn whoever_is_interrupted_loses_nothing_and_doubles_nothing() {
 #[tokio::test]
 async fn whatever_is_done_to_a_segment_is_found() {
     let stage = stage(12).await;
-    stage.hub.set_retention(RETENTION).await.unwrap();
+    stage.hub.audit().set_retention(RETENTION).await.unwrap();
     seal_next_day(&stage).await;
     seal_next_day(&stage).await;
     stage.hub.shutdown().await;

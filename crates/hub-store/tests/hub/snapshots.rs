@@ -11,14 +11,14 @@ use crate::fixture::{ADA, Stage, local_user};
 async fn a_change_of_agent_server_or_token_takes_effect_in_the_next_call() {
     let stage = Stage::new().await;
     let (hub, user) = (&stage.hub, local_user(ADA));
-    hub.trust_server(user, "up").await.unwrap();
+    hub.registry().trust_server(user, "up").await.unwrap();
     let actor = stage.agent("Eve", "auto", &[]).await;
     let Subject::Agent(id) = actor.subject() else { panic!("an agent") };
-    let (token, view) = hub.issue_token(user, actor.subject(), "test", None).await.unwrap();
+    let (token, view) = hub.identity().issue_token(user, actor.subject(), "test", None).await.unwrap();
     let call = || stage.call(actor, "echo", json!({ "message": "a" }));
-    let update = async |fields: Value| drop(hub.update_agent(user, id, fields).await.unwrap());
+    let update = async |fields: Value| drop(hub.identity().update_agent(user, id, fields).await.unwrap());
 
-    assert_eq!(hub.authenticate(token.expose()).await.unwrap(), actor);
+    assert_eq!(hub.identity().authenticate(token.expose()).await.unwrap(), actor);
     assert_eq!(call().await.unwrap().status, CallStatus::Success);
 
     update(json!({ "servers": {} })).await;
@@ -33,9 +33,9 @@ async fn a_change_of_agent_server_or_token_takes_effect_in_the_next_call() {
     assert_eq!(pending.status, CallStatus::Pending);
     update(json!({ "approval": "auto" })).await;
 
-    hub.update_server(user, "up", json!({ "enabled": false })).await.unwrap();
+    hub.registry().update_server(user, "up", json!({ "enabled": false })).await.unwrap();
     assert_eq!(call().await.unwrap().status, CallStatus::Denied);
-    hub.update_server(user, "up", json!({ "enabled": true })).await.unwrap();
+    hub.registry().update_server(user, "up", json!({ "enabled": true })).await.unwrap();
     assert_eq!(call().await.unwrap().status, CallStatus::Success);
 
     update(json!({ "calls_per_minute": 2 })).await;
@@ -46,9 +46,12 @@ async fn a_change_of_agent_server_or_token_takes_effect_in_the_next_call() {
     assert!(limited.message().starts_with("the agent `Eve` is limited to 2 calls per minute"), "{limited}");
     update(json!({ "calls_per_minute": null })).await;
 
-    hub.revoke_token(user, actor.subject(), view.id).await.unwrap();
-    assert_eq!(hub.authenticate(token.expose()).await.unwrap_err().kind(), ErrorKind::Unauthenticated);
-    hub.remove_agent(user, id).await.unwrap();
+    hub.identity().revoke_token(user, actor.subject(), view.id).await.unwrap();
+    assert_eq!(
+        hub.identity().authenticate(token.expose()).await.unwrap_err().kind(),
+        ErrorKind::Unauthenticated
+    );
+    hub.identity().remove_agent(user, id).await.unwrap();
     assert_eq!(call().await.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
@@ -57,9 +60,9 @@ async fn a_new_credential_is_sent_with_the_next_call() {
     let stage = Stage::new().await;
     let (hub, user) = (&stage.hub, local_user(ADA));
     let bearer = json!({ "authentication": { "type": "bearer" } });
-    hub.update_server(user, "up", bearer).await.unwrap();
+    hub.registry().update_server(user, "up", bearer).await.unwrap();
     for secret in ["first-secret", "second-secret"] {
-        hub.set_credential(user, "up", None, &Secret::new(secret)).await.unwrap();
+        hub.upstream().set_credential(user, "up", None, &Secret::new(secret)).await.unwrap();
         for _ in 0..2 {
             let call = stage.call(user, "echo", json!({ "message": secret })).await.unwrap();
             assert_eq!(call.status, CallStatus::Success, "{:?}", call.error);
@@ -67,7 +70,7 @@ async fn a_new_credential_is_sent_with_the_next_call() {
             assert_eq!(stage.upstream.tokens.lock().unwrap().last().unwrap(), &format!("Bearer {secret}"));
         }
     }
-    hub.delete_credential(user, "up", None).await.unwrap();
+    hub.upstream().delete_credential(user, "up", None).await.unwrap();
     let call = stage.call(user, "echo", json!({ "message": "a" })).await.unwrap();
     assert_eq!(call.status, CallStatus::Error);
 }

@@ -10,7 +10,7 @@ use crate::fixture::{ADA, Stage, local_user};
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn status(stage: &Stage) -> ConnectionStatus {
-    stage.hub.server(local_user(ADA), "up").await.unwrap().status
+    stage.hub.registry().server(local_user(ADA), "up").await.unwrap().status
 }
 
 #[tokio::test]
@@ -46,6 +46,6 @@ async fn an_error_of_the_tool_does_not_change_the_status() {
     let stage = Stage::new().await;
     stage.call(local_user(ADA), "fail", json!({})).await.unwrap();
     assert_eq!(status(&stage).await, ConnectionStatus::Connected);
-    stage.hub.enable_server(local_user(ADA), "up", false).await.unwrap();
+    stage.hub.registry().enable_server(local_user(ADA), "up", false).await.unwrap();
     assert_eq!(status(&stage).await, ConnectionStatus::Disabled);
 }

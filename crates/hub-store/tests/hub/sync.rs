@@ -41,18 +41,18 @@ async fn what_says_too_much_of_itself_is_left_out() {
     handle.add(tool("talks", &"x".repeat(200 << 10))).unwrap();
     handle.add(tool("quiet", "Says little")).unwrap();
     let mut watching = stage.hub.events().subscribe(ADA, None);
-    let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
+    let synced = stage.hub.registry().sync_server(local_user(ADA), "up", None).await.unwrap();
     assert_eq!((synced.tools, synced.added), (7, vec!["quiet".into()]));
     let [talks] = &synced.skipped[..] else { panic!("{:?}", synced.skipped) };
     assert_eq!(talks.name, "talks");
     assert!(talks.reason.ends_with("bytes; the limit is 131072"), "{}", talks.reason);
-    let shown = stage.hub.server(local_user(ADA), "up").await.unwrap();
+    let shown = stage.hub.registry().server(local_user(ADA), "up").await.unwrap();
     assert_eq!(shown.skipped, synced.skipped, "it is stored with the server");
     assert_eq!(next_tools_event(&mut watching).await["added"], json!({ "count": 1, "first": ["quiet"] }));
     // A tool whose description becomes too long is removed.
     handle.remove_tool("quiet");
     handle.add(tool("quiet", &"x".repeat(200 << 10))).unwrap();
-    let synced = stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
+    let synced = stage.hub.registry().sync_server(local_user(ADA), "up", None).await.unwrap();
     assert_eq!((synced.removed, synced.skipped.len()), (vec!["quiet".to_owned()], 2));
     let call = stage.call(local_user(ADA), "quiet", json!({})).await.unwrap();
     assert_eq!(call.status, CallStatus::Denied);
@@ -62,12 +62,13 @@ async fn what_says_too_much_of_itself_is_left_out() {
 async fn what_one_agent_does_not_see_another_may() {
     let stage = Stage::new().await;
     let changes = json!({ "authentication": { "type": "bearer" }, "credentials": "per-agent" });
-    stage.hub.update_server(local_user(ADA), "up", changes).await.unwrap();
+    stage.hub.registry().update_server(local_user(ADA), "up", changes).await.unwrap();
     let (one, two) = (stage.agent("One", "auto", &[]).await, stage.agent("Two", "auto", &[]).await);
-    let look = async |agent| stage.hub.sync_server(local_user(ADA), "up", agent).await.unwrap();
+    let look = async |agent| stage.hub.registry().sync_server(local_user(ADA), "up", agent).await.unwrap();
     let give = async |agent, token: &str| {
         stage
             .hub
+            .upstream()
             .set_credential(local_user(ADA), "up", Some(agent_of(agent)), &Secret::new(token))
             .await
             .unwrap();
@@ -80,7 +81,7 @@ async fn what_one_agent_does_not_see_another_may() {
     assert_eq!(look(Some(agent_of(one))).await.removed, Vec::<String>::new(), "the other agent may see it");
     let enable = async |agent, enabled: bool| {
         let changes = json!({ "enabled": enabled });
-        stage.hub.update_agent(local_user(ADA), agent_of(agent), changes).await.unwrap();
+        stage.hub.identity().update_agent(local_user(ADA), agent_of(agent), changes).await.unwrap();
     };
     enable(two, false).await;
     let synced = look(None).await;
@@ -104,17 +105,17 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
     let story = async {
         let mut watching = hub.events().subscribe(ADA, None);
         let form = json!({ "name": "Other", "url": other.url, "retry_attempts": 0 });
-        hub.add_server(local_user(ADA), form).await.unwrap();
+        hub.registry().add_server(local_user(ADA), form).await.unwrap();
         assert_eq!(next_tools_event(&mut watching).await["tools"], 6);
         // Without a connection, the hub receives no notification of the change.
-        hub.disconnect_server(local_user(ADA), "other").await.unwrap();
+        hub.registry().disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.add(tool("late", "Comes late")).unwrap();
         let tool_of = |tool: &str| ToolRef::Upstream { server: "other".into(), tool: tool.into() };
         let wanted = CallRequest { tool: tool_of("echo"), arguments: json!({ "message": "a" }) };
-        let call = hub.call_tool(local_user(ADA), wanted, true).await.unwrap();
+        let call = hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap();
         assert_eq!(call.status, CallStatus::Success);
         assert_eq!(next_tools_event(&mut watching).await["added"]["first"], json!(["late"]));
-        hub.disconnect_server(local_user(ADA), "other").await.unwrap();
+        hub.registry().disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.remove_tool("late");
         stage.clock.advance(15 * 60);
         assert_eq!(next_tools_event(&mut watching).await["removed"]["first"], json!(["late"]));
@@ -144,15 +145,16 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
     let mut running = JoinSet::new();
     running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
     stage.add(asks).await;
-    let error = async || hub.server(local_user(ADA), "asks").await.unwrap().error;
+    let error = async || hub.registry().server(local_user(ADA), "asks").await.unwrap().error;
     let enter = async |token: &str| {
-        hub.set_credential(local_user(ADA), "asks", None, &Secret::new(token)).await.unwrap();
+        hub.upstream().set_credential(local_user(ADA), "asks", None, &Secret::new(token)).await.unwrap();
     };
     assert!(error().await.unwrap().starts_with("no credential is stored for the server `asks`"));
     enter("first").await;
     assert_eq!(error().await, None, "there are credentials");
     // A sync that started before the change of the credential ends after it.
-    let look = || tokio::time::timeout(TEST_TIMEOUT, hub.sync_server(local_user(ADA), "asks", None));
+    let look =
+        || tokio::time::timeout(TEST_TIMEOUT, hub.registry().sync_server(local_user(ADA), "asks", None));
     let meanwhile = async {
         has_begun.notified().await;
         enter("second").await;
@@ -170,14 +172,14 @@ async fn what_went_wrong_before_it_was_changed_says_nothing_of_a_server() {
 async fn names_that_had_to_be_adapted_follow_their_tools() {
     let stage = Stage::new().await;
     stage.upstream.handle.add(tool("a.b", "Has a dot")).unwrap();
-    stage.hub.sync_server(local_user(ADA), "up", None).await.unwrap();
-    let tools = stage.hub.tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
+    stage.hub.registry().sync_server(local_user(ADA), "up", None).await.unwrap();
+    let tools = stage.hub.registry().tools(local_user(ADA), &ToolFilter::default()).await.unwrap();
     let name = tools.iter().find(|tool| tool.tool == "a.b").unwrap().name.clone();
     for _ in 0..2 {
-        assert_eq!(stage.hub.tool(local_user(ADA), &name).await.unwrap().tool, "a.b");
+        assert_eq!(stage.hub.registry().tool(local_user(ADA), &name).await.unwrap().tool, "a.b");
     }
-    stage.hub.remove_server(local_user(ADA), "up").await.unwrap();
+    stage.hub.registry().remove_server(local_user(ADA), "up").await.unwrap();
     stage.add(json!({})).await;
-    let found = stage.hub.tool(local_user(ADA), &name).await.unwrap();
+    let found = stage.hub.registry().tool(local_user(ADA), &name).await.unwrap();
     assert_eq!((&*found.server, &*found.tool), ("up", "a.b"), "the tool of the new server");
 }

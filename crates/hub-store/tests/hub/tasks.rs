@@ -58,15 +58,18 @@ impl TaskServer {
         let mut running = JoinSet::new();
         running.spawn(async move { listening.run_until(std::future::pending()).await.unwrap() });
         let stage = Stage::new().await;
-        stage.hub.add_server(local_user(ADA), form).await.unwrap();
-        stage.hub.sync_server(local_user(ADA), "works", None).await.unwrap();
+        stage.hub.registry().add_server(local_user(ADA), form).await.unwrap();
+        stage.hub.registry().sync_server(local_user(ADA), "works", None).await.unwrap();
         TaskServer { stage, started, dropped, _running: running }
     }
 
     async fn call(&self, tool: &str, wait: bool) -> CallView {
         let tool = ToolRef::Upstream { server: "works".into(), tool: tool.into() };
-        let call =
-            self.stage.hub.call_tool(local_user(ADA), CallRequest { tool, arguments: json!({}) }, wait);
+        let call = self.stage.hub.calls().call_tool(
+            local_user(ADA),
+            CallRequest { tool, arguments: json!({}) },
+            wait,
+        );
         tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap().unwrap()
     }
 
@@ -97,7 +100,7 @@ async fn a_cancelled_call_cancels_its_task() {
         let works = TaskServer::new(revision).await;
         let call = works.call("stuck", false).await;
         tokio::time::timeout(TEST_TIMEOUT, works.started.notified()).await.unwrap();
-        let call = works.stage.hub.cancel_call(local_user(ADA), call.id).await.unwrap();
+        let call = works.stage.hub.calls().cancel_call(local_user(ADA), call.id).await.unwrap();
         assert_eq!(call.status, CallStatus::Cancelled, "{revision}");
         works.was_dropped().await;
     }
@@ -110,7 +113,7 @@ async fn a_call_that_times_out_cancels_its_task() {
         // On a busy machine the tool may not start in time: then the call is repeated with more time.
         for seconds in [1, 4, 16] {
             let timeout = json!({ "timeout_ms": seconds * 1_000 });
-            works.stage.hub.update_server(local_user(ADA), "works", timeout).await.unwrap();
+            works.stage.hub.registry().update_server(local_user(ADA), "works", timeout).await.unwrap();
             let call = works.call("stuck", true).await;
             assert_eq!(call.status, CallStatus::Unknown, "{revision}");
             let expected = format!("no response within {seconds}s");

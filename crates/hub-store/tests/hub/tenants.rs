@@ -75,6 +75,7 @@ impl Model {
             _ => actor,
         };
         let hub = self.stage.hub.clone();
+        let (registry, identity, calls) = (hub.registry(), hub.identity(), hub.calls());
         let server = pick(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
         let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::from_u128(1));
         let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::from_u128(1));
@@ -84,25 +85,25 @@ impl Model {
             0 if self.known.servers.len() < 12 => {
                 let form =
                     json!({"name": watermark(tenant), "url": self.stage.upstream.url, "retry_attempts": 0});
-                let added = hub.add_server(actor, form).await;
+                let added = registry.add_server(actor, form).await;
                 self.check(tenant, &added);
                 self.known.servers.extend(added.map(|server| (tenant, server.id.to_string())));
             }
             1 if self.known.agents.len() < 15 => {
                 let form = json!({"name": format!("{}{}", watermark(tenant), self.answers),
                     "approval": (["auto", "always-ask", "always-ask"][self.dice.roll(3)]), "servers": { server: {} }});
-                let added = hub.add_agent(actor, form).await;
+                let added = identity.add_agent(actor, form).await;
                 self.check(tenant, &added);
                 self.known.agents.extend(added.map(|agent| (tenant, agent.summary.id)));
             }
             2 => {
-                let synced = hub.sync_server(actor, &server, None).await;
+                let synced = registry.sync_server(actor, &server, None).await;
                 self.check(tenant, &synced);
             }
             3 | 4 => {
                 let tool = ToolRef::Upstream { server, tool: "echo".into() };
                 let wanted = CallRequest { tool, arguments: json!({ "message": watermark(tenant) }) };
-                let called = hub.call_tool(actor, wanted, false).await;
+                let called = calls.call_tool(actor, wanted, false).await;
                 self.check(tenant, &called);
                 if let Ok(called) = called {
                     self.known.calls.push((tenant, called.id));
@@ -111,55 +112,56 @@ impl Model {
             }
             5 => {
                 let text = json!({ "description": watermark(tenant) });
-                let changed = hub.update_server(actor, &server, text).await;
+                let changed = registry.update_server(actor, &server, text).await;
                 self.check(tenant, &changed);
             }
             6 => {
-                let said = hub.approve(actor, approval, None).await;
+                let said = calls.approve(actor, approval, None).await;
                 self.check(tenant, &said);
             }
             7 => {
-                let said = hub.deny(actor, approval, Some(&watermark(tenant))).await;
+                let said = calls.deny(actor, approval, Some(&watermark(tenant))).await;
                 self.check(tenant, &said);
             }
             8 => {
                 let changed =
-                    hub.update_agent(actor, agent, json!({ "instructions": watermark(tenant) })).await;
+                    identity.update_agent(actor, agent, json!({ "instructions": watermark(tenant) })).await;
                 self.check(tenant, &changed);
             }
             9 => {
-                let issued = hub.issue_token(actor, Subject::Agent(agent), &watermark(tenant), None).await;
+                let issued =
+                    identity.issue_token(actor, Subject::Agent(agent), &watermark(tenant), None).await;
                 let issued = issued.map(|(_, view)| view);
                 self.check(tenant, &issued);
                 self.known.tokens.extend(issued.map(|token| (tenant, token.id)));
             }
             10 if self.dice.roll(20) == 0 => {
-                let gone = hub.remove_server(actor, &server).await;
+                let gone = registry.remove_server(actor, &server).await;
                 if self.check(tenant, &gone) {
                     self.known.servers.retain(|(_, other)| *other != server);
                 }
             }
             11 if self.dice.roll(20) == 0 => {
-                let gone = hub.remove_agent(actor, agent).await;
+                let gone = identity.remove_agent(actor, agent).await;
                 if self.check(tenant, &gone) {
                     self.known.agents.retain(|(_, other)| *other != agent);
                 }
             }
             12 => {
-                let given_up = hub.cancel_call(actor, call).await;
+                let given_up = calls.cancel_call(actor, call).await;
                 self.check(tenant, &given_up);
             }
             13 => {
-                let trusted = hub.trust_tool(actor, "mcp_watermark__echo", "0").await;
+                let trusted = registry.trust_tool(actor, "mcp_watermark__echo", "0").await;
                 self.check(tenant, &trusted);
             }
             14 => {
-                let tokens = hub.tokens(actor, Subject::Agent(agent)).await;
+                let tokens = identity.tokens(actor, Subject::Agent(agent)).await;
                 self.check(tenant, &tokens);
             }
             15 if self.dice.roll(10) == 0 => {
                 if let Some(token) = pick(&self.known.tokens, tenant, &mut self.dice) {
-                    let revoked = hub.revoke_token(actor, Subject::Agent(agent), token).await;
+                    let revoked = identity.revoke_token(actor, Subject::Agent(agent), token).await;
                     self.check(tenant, &revoked);
                 }
             }
@@ -178,41 +180,42 @@ impl Model {
             pick(&self.known.approvals, tenant, &mut self.dice).unwrap_or(ApprovalId::from_u128(1));
         match what {
             16..=20 => {
-                let all = hub.servers(actor, &ServerFilter::default()).await;
+                let all = hub.registry().servers(actor, &ServerFilter::default()).await;
                 self.check(tenant, &all);
             }
             21..=23 => {
                 let filter =
                     ToolFilter { agent: (self.dice.roll(2) == 0).then_some(agent), ..ToolFilter::default() };
-                let all = hub.tools(actor, &filter).await;
+                let all = hub.registry().tools(actor, &filter).await;
                 self.check(tenant, &all);
             }
             24..=40 => {
-                let all = hub.calls(actor, CallFilter::default(), &paging).await.map(|page| page.items);
+                let all =
+                    hub.calls().list(actor, CallFilter::default(), &paging).await.map(|page| page.items);
                 self.check(tenant, &all);
             }
             41..=50 => {
-                let all = hub.approvals(actor, None, &paging).await.map(|page| page.items);
+                let all = hub.calls().approvals(actor, None, &paging).await.map(|page| page.items);
                 self.check(tenant, &all);
             }
             51..=70 => {
-                let one = hub.call(actor, call).await;
+                let one = hub.calls().call(actor, call).await;
                 self.check(tenant, &one);
             }
             71..=80 => {
-                let one = hub.agent(actor, agent).await;
+                let one = hub.identity().agent(actor, agent).await;
                 self.check(tenant, &one);
             }
             81..=88 => {
-                let one = hub.server(actor, &server).await;
+                let one = hub.registry().server(actor, &server).await;
                 self.check(tenant, &one);
             }
             89..=94 => {
-                let rows = hub.audit(actor, 0, 10).await;
+                let rows = hub.audit().entries(actor, 0, 10).await;
                 self.check(tenant, &rows);
             }
             _ => {
-                let one = hub.approval(actor, approval).await;
+                let one = hub.calls().approval(actor, approval).await;
                 self.check(tenant, &one);
             }
         }

@@ -27,8 +27,11 @@ async fn a_call_that_may_have_been_kept_is_not_made() {
         let error = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap_err();
         assert_eq!((error.kind(), stage.upstream.ran()), (ErrorKind::Unavailable, 0));
         RunningHub::once(&stage.hub, &store).await.end().await;
-        let all =
-            stage.hub.calls(local_user(ADA), CallFilter::default(), &PageRequest { after: None, limit: 10 });
+        let all = stage.hub.calls().list(
+            local_user(ADA),
+            CallFilter::default(),
+            &PageRequest { after: None, limit: 10 },
+        );
         let all = all.await.unwrap().items;
         assert_eq!((all.len(), stage.upstream.ran()), (usize::from(is_kept), 0));
         for call in all {
@@ -45,9 +48,9 @@ async fn a_yes_that_may_have_been_kept_is_not_used_twice() {
     let agent = stage.agent("Asks", "always-ask", &[]).await;
     let (call, approval) = stage.ask(agent, "echo", json!({"message": "a"})).await;
     store.once(commits(starts_call), Effect::Uncertain);
-    let error = stage.hub.approve(local_user(ADA), approval, None).await.unwrap_err();
+    let error = stage.hub.calls().approve(local_user(ADA), approval, None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let error = stage.hub.approve(local_user(ADA), approval, None).await.unwrap_err();
+    let error = stage.hub.calls().approve(local_user(ADA), approval, None).await.unwrap_err();
     assert_eq!(error.code(), "approval_decided");
     stage.hub.shutdown().await; // before the background loop has run
     let over = stage.wait_for_call(call.id).await;
@@ -63,20 +66,20 @@ async fn a_yes_that_was_lost_is_said_again_and_that_call_is_nobodys_doubt() {
         let agent = stage.agent("Asks", "always-ask", &[]).await;
         let (call, approval) = stage.ask(agent, "wait", json!({})).await;
         store.once(commits(starts_call), Effect::Lose);
-        let error = stage.hub.approve(local_user(ADA), approval, None).await.unwrap_err();
+        let error = stage.hub.calls().approve(local_user(ADA), approval, None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        let asked = stage.hub.approval(local_user(ADA), approval).await.unwrap();
+        let asked = stage.hub.calls().approval(local_user(ADA), approval).await.unwrap();
         assert_eq!((asked.decision, asked.call.status), (ApprovalStatus::Open, CallStatus::Pending));
         let mut hub = stage.hub.clone();
         if is_elsewhere {
             stage.clock.advance(1);
             hub = another_hub(&stage.folder, stage.clock.clone(), stage.store.clone());
         }
-        hub.approve(local_user(ADA), approval, None).await.unwrap();
+        hub.calls().approve(local_user(ADA), approval, None).await.unwrap();
         notified(&stage.upstream.started).await;
         let runs = RunningHub::once(&stage.hub, &store).await;
         assert_eq!(
-            stage.hub.call(agent, call.id).await.unwrap().status,
+            stage.hub.calls().call(agent, call.id).await.unwrap().status,
             CallStatus::Running,
             "{is_elsewhere}"
         );
@@ -98,7 +101,7 @@ async fn what_came_of_a_call_is_kept_once_and_told_at_once() {
         let call = stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap();
         let record = async || stage.store.call(ADA, call.id).await.unwrap().unwrap();
         assert_eq!(record().await.status, first);
-        for view in [&call, &stage.hub.call(local_user(ADA), call.id).await.unwrap()] {
+        for view in [&call, &stage.hub.calls().call(local_user(ADA), call.id).await.unwrap()] {
             assert_eq!((view.status, view.summary.as_deref()), (CallStatus::Success, Some("a")));
         }
         RunningHub::once(&stage.hub, &store).await.end().await;

@@ -18,34 +18,39 @@ async fn no_secret_is_in_files_answers_events_or_the_audit() {
     let mut events = stage.hub.events().subscribe(LOCAL, None);
     let mut said = Vec::new();
     let mut secrets: Vec<Secret> =
-        vec![PASSWORD.into(), "canary-that-is-wrong".into(), stage.hub.process_token()];
-    let link = stage.hub.create_login_link().await.unwrap().unwrap();
-    let by_link = stage.hub.redeem_login_link(&link, &local_browser()).await.unwrap();
-    let carol = stage.hub.add_user(ADA, "canary-name").await.unwrap();
-    let set = stage.hub.set_password(ADA, carol.id, &PASSWORD.into(), ChangedBy::Operator).await;
-    let wrong = stage.hub.log_in(LOCAL, "canary-name", &secrets[1], &local_browser()).await;
-    let once_more = stage.hub.redeem_login_link(&link, &local_browser()).await;
-    let signed_in = stage.hub.log_in(LOCAL, "canary-name", &PASSWORD.into(), &local_browser()).await.unwrap();
+        vec![PASSWORD.into(), "canary-that-is-wrong".into(), stage.hub.identity().process_token()];
+    let link = stage.hub.identity().create_login_link().await.unwrap().unwrap();
+    let by_link = stage.hub.identity().redeem_login_link(&link, &local_browser()).await.unwrap();
+    let carol = stage.hub.identity().add_user(ADA, "canary-name").await.unwrap();
+    let set = stage.hub.identity().set_password(ADA, carol.id, &PASSWORD.into(), ChangedBy::Operator).await;
+    let wrong = stage.hub.identity().log_in(LOCAL, "canary-name", &secrets[1], &local_browser()).await;
+    let once_more = stage.hub.identity().redeem_login_link(&link, &local_browser()).await;
+    let signed_in =
+        stage.hub.identity().log_in(LOCAL, "canary-name", &PASSWORD.into(), &local_browser()).await.unwrap();
     stage.advance(60);
-    let session = stage.hub.session(&signed_in.cookie, HOST).await;
+    let session = stage.hub.identity().session(&signed_in.cookie, HOST).await;
     let agent = stage.agent(ADA, "helper").await;
-    let issued = stage.hub.issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap();
-    let own = stage.hub.issue_token(ADA, ADA.subject(), "own", None).await.unwrap();
-    let listed = stage.hub.tokens(ADA, Subject::Agent(agent)).await;
-    let refused = stage.hub.authenticate(&format!("{}0", own.0.expose())).await;
+    let issued = stage.hub.identity().issue_token(ADA, Subject::Agent(agent), "a", None).await.unwrap();
+    let own = stage.hub.identity().issue_token(ADA, ADA.subject(), "own", None).await.unwrap();
+    let listed = stage.hub.identity().tokens(ADA, Subject::Agent(agent)).await;
+    let refused = stage.hub.identity().authenticate(&format!("{}0", own.0.expose())).await;
     said.push(format!(
         "{by_link:?} {carol:?} {set:?} {wrong:?} {once_more:?} {signed_in:?} {session:?} {issued:?} {own:?}"
     ));
     said.push(format!(
         "{listed:?} {refused:?} {:?} {}",
-        stage.hub.users(ADA).await,
+        stage.hub.identity().users(ADA).await,
         json!(listed.as_ref().unwrap())
     ));
     said.push(format!("{} {} {}", wrong.unwrap_err(), once_more.unwrap_err(), refused.unwrap_err()));
-    let short =
-        stage.hub.set_password(ADA, carol.id, &"canary!".into(), ChangedBy::Operator).await.unwrap_err();
+    let short = stage
+        .hub
+        .identity()
+        .set_password(ADA, carol.id, &"canary!".into(), ChangedBy::Operator)
+        .await
+        .unwrap_err();
     said.push(format!("{short} {short:?}"));
-    stage.hub.log_out(&signed_in.cookie).await.unwrap();
+    stage.hub.identity().log_out(&signed_in.cookie).await.unwrap();
     stage.hub.events().publish(LOCAL, NewEvent::new("last", json!({})));
     loop {
         let event = next(&mut events).await;

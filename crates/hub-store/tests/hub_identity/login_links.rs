@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::*;
 
 async fn link(hub: &Hub) -> Secret {
-    hub.create_login_link().await.unwrap().unwrap()
+    hub.identity().create_login_link().await.unwrap().unwrap()
 }
 
 async fn stored_links(stage: &Stage) -> usize {
@@ -19,13 +19,22 @@ async fn a_link_signs_in_once_and_ends_all_others() {
     let (first, link, last) = (link(&stage.hub).await, link(&stage.hub).await, link(&stage.hub).await);
     assert_eq!(link.expose().len(), 64);
     for wrong in ["".into(), "0".repeat(64).into()] {
-        assert_eq!(code(stage.hub.redeem_login_link(&wrong, &local_browser()).await), "unauthorized");
+        assert_eq!(
+            code(stage.hub.identity().redeem_login_link(&wrong, &local_browser()).await),
+            "unauthorized"
+        );
     }
-    let signed_in = stage.hub.redeem_login_link(&link, &local_browser()).await.unwrap();
+    let signed_in = stage.hub.identity().redeem_login_link(&link, &local_browser()).await.unwrap();
     assert_eq!((signed_in.actor, &*signed_in.user.name), (ADA, "local"));
-    assert_eq!(stage.hub.session(&signed_in.cookie, HOST).await.unwrap(), Some((ADA, signed_in.csrf)));
+    assert_eq!(
+        stage.hub.identity().session(&signed_in.cookie, HOST).await.unwrap(),
+        Some((ADA, signed_in.csrf))
+    );
     for used in [link, first, last] {
-        assert_eq!(code(stage.hub.redeem_login_link(&used, &local_browser()).await), "unauthorized");
+        assert_eq!(
+            code(stage.hub.identity().redeem_login_link(&used, &local_browser()).await),
+            "unauthorized"
+        );
     }
     assert_eq!(stage.actions(LOCAL).await, ["user.added", "session.started"]);
     assert_eq!(stored_links(&stage).await, 0);
@@ -36,7 +45,7 @@ async fn use_concurrently(hubs: &[Arc<Hub>], link: &Secret) -> Vec<&'static str>
     let mut all = JoinSet::new();
     for number in 0..100 {
         let (hub, link) = (hubs[number % hubs.len()].clone(), link.clone());
-        all.spawn(async move { code(hub.redeem_login_link(&link, &local_browser()).await) });
+        all.spawn(async move { code(hub.identity().redeem_login_link(&link, &local_browser()).await) });
     }
     let mut codes = tokio::time::timeout(Duration::from_mins(1), all.join_all()).await.unwrap();
     codes.sort_unstable();
@@ -62,13 +71,13 @@ async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
         hubs.push(Arc::new(hub(&place, &store, &clock)));
     }
     let [one, other] = [&hubs[0], &hubs[1]];
-    one.ensure_local_user().await.unwrap();
+    one.identity().ensure_local_user().await.unwrap();
     let (used, unused) = (link(one).await, link(other).await);
-    let cookie = other.redeem_login_link(&used, &local_browser()).await.unwrap().cookie;
-    assert_eq!(one.peek_session(&cookie, HOST).await.unwrap(), Some(ADA));
+    let cookie = other.identity().redeem_login_link(&used, &local_browser()).await.unwrap().cookie;
+    assert_eq!(one.identity().peek_session(&cookie, HOST).await.unwrap(), Some(ADA));
     for hub in &hubs {
         for link in [&used, &unused] {
-            let refused = hub.redeem_login_link(link, &local_browser()).await.unwrap_err();
+            let refused = hub.identity().redeem_login_link(link, &local_browser()).await.unwrap_err();
             assert_eq!(refused.code(), "unauthorized");
             assert!(refused.message().starts_with("this login link is not valid any more"), "{refused}");
         }
@@ -82,8 +91,10 @@ async fn a_link_of_one_hub_signs_in_at_another_on_the_same_database() {
     for _ in 0..10 {
         let (first, second) = (link(one).await, link(other).await);
         let here = local_browser();
-        let both =
-            tokio::join!(one.redeem_login_link(&first, &here), other.redeem_login_link(&second, &here));
+        let both = tokio::join!(
+            one.identity().redeem_login_link(&first, &here),
+            other.identity().redeem_login_link(&second, &here)
+        );
         let mut codes = [code(both.0), code(both.1)];
         codes.sort_unstable();
         assert_eq!(codes, ["done", "unauthorized"]);
@@ -95,20 +106,20 @@ async fn a_link_ends_with_time_and_with_the_first_password() {
     let stage = Stage::open().await;
     let over = link(&stage.hub).await;
     stage.advance(15 * 60);
-    assert_eq!(code(stage.hub.redeem_login_link(&over, &local_browser()).await), "unauthorized");
+    assert_eq!(code(stage.hub.identity().redeem_login_link(&over, &local_browser()).await), "unauthorized");
     let last = link(&stage.hub).await;
     stage.advance(15 * 60 - 1);
     let carol = stage.add_user(ADA, "carol", PASSWORD).await;
-    assert!(stage.hub.create_login_link().await.unwrap().is_none());
+    assert!(stage.hub.identity().create_login_link().await.unwrap().is_none());
     assert_eq!(stored_links(&stage).await, 0);
     // The link stays invalid after the user with the password is removed.
-    stage.hub.remove_user(ADA, carol).await.unwrap();
-    assert_eq!(code(stage.hub.redeem_login_link(&last, &local_browser()).await), "unauthorized");
+    stage.hub.identity().remove_user(ADA, carol).await.unwrap();
+    assert_eq!(code(stage.hub.identity().redeem_login_link(&last, &local_browser()).await), "unauthorized");
     // The password may be set at another hub.
     let last = link(&stage.hub).await;
     let other = stage.another_hub();
-    other.set_password(ADA, LOCAL_USER, &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
-    assert_eq!(code(stage.hub.redeem_login_link(&last, &local_browser()).await), "unauthorized");
+    other.identity().set_password(ADA, LOCAL_USER, &PASSWORD.into(), ChangedBy::Operator).await.unwrap();
+    assert_eq!(code(stage.hub.identity().redeem_login_link(&last, &local_browser()).await), "unauthorized");
 }
 
 #[tokio::test]
@@ -117,7 +128,7 @@ async fn a_link_lasts_15_minutes_also_when_the_hub_is_started_again() {
     let link = link(&stage.hub).await;
     stage.advance(15 * 60 - 1);
     let stage = stage.restart().await;
-    assert_eq!(code(stage.hub.redeem_login_link(&link, &local_browser()).await), "done");
+    assert_eq!(code(stage.hub.identity().redeem_login_link(&link, &local_browser()).await), "done");
 }
 
 #[tokio::test]
@@ -129,8 +140,11 @@ async fn there_are_16_links_at_most_and_none_that_is_over() {
         stage.advance(1);
     }
     assert_eq!(stored_links(&stage).await, 16);
-    assert_eq!(code(stage.hub.redeem_login_link(&links[3], &local_browser()).await), "unauthorized");
-    assert_eq!(code(stage.hub.redeem_login_link(&links[4], &local_browser()).await), "done");
+    assert_eq!(
+        code(stage.hub.identity().redeem_login_link(&links[3], &local_browser()).await),
+        "unauthorized"
+    );
+    assert_eq!(code(stage.hub.identity().redeem_login_link(&links[4], &local_browser()).await), "done");
     // Of links with the same time, the new one is not evicted.
     for _ in 0..40 {
         let before = stage.documents(LOCAL).await;

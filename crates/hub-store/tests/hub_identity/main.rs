@@ -75,7 +75,7 @@ impl Stage {
     async fn reopen(place: TempDir, clock: Arc<Clock>) -> Self {
         let store: Arc<dyn Store> = Arc::new(Sqlite::open(&place.path().join("hub.db")).unwrap());
         let hub = hub(&place, &store, &clock);
-        hub.ensure_local_user().await.unwrap();
+        hub.identity().ensure_local_user().await.unwrap();
         Stage { hub, store, clock, place }
     }
 
@@ -118,18 +118,18 @@ impl Stage {
     }
 
     async fn agent(&self, actor: Actor, name: &str) -> AgentId {
-        self.hub.add_agent(actor, json!({"name": name})).await.unwrap().summary.id
+        self.hub.identity().add_agent(actor, json!({"name": name})).await.unwrap().summary.id
     }
 
     /// Adds a user with a password.
     async fn add_user(&self, actor: Actor, name: &str, password: &str) -> UserId {
-        let id = self.hub.add_user(actor, name).await.unwrap().id;
-        self.hub.set_password(actor, id, &password.into(), ChangedBy::Operator).await.unwrap();
+        let id = self.hub.identity().add_user(actor, name).await.unwrap().id;
+        self.hub.identity().set_password(actor, id, &password.into(), ChangedBy::Operator).await.unwrap();
         id
     }
 
     async fn session_scope(&self, cookie: &Secret) -> Option<Actor> {
-        self.hub.session(cookie, HOST).await.unwrap().map(|(actor, _)| actor)
+        self.hub.identity().session(cookie, HOST).await.unwrap().map(|(actor, _)| actor)
     }
 
     /// Returns all documents of a tenant.

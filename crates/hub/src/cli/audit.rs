@@ -146,7 +146,7 @@ async fn accept(context: &CommandContext) -> Result<(), CliError> {
     let AuditFiles { checkpoints, heads, segments } = audit_files(&paths, &config);
     let options = HubOptions { checkpoints, heads, segments, ..HubOptions::default() };
     let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), options);
-    Ok(hub.accept_audit().await?)
+    Ok(hub.audit().accept().await?)
 }
 
 /// Prints a line about a segment, then its entries after `after` if its file exists.

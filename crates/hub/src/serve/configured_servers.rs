@@ -18,7 +18,7 @@ pub(crate) const DEMO: &str = "demo";
 /// Applies the servers of the configuration file to the hub.
 pub(super) async fn apply_servers(hub: &Hub, watched: &WatchedConfig) -> Result<(), CliError> {
     let servers = servers(&watched.config(), &|name| env_variable(name)?.into_string().ok())?;
-    let conflicts = hub.apply_config(TENANT, servers).await?;
+    let conflicts = hub.registry().apply_config(TENANT, servers).await?;
     for slug in &conflicts {
         tracing::warn!(slug, "configured server skipped: another server has its slug");
     }

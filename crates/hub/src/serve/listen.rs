@@ -74,7 +74,7 @@ impl PublicListener {
 
     /// Binds the public listener. An address reachable from the network requires a user with a password.
     pub(super) async fn open_listener(&self, hub: &Hub) -> Result<Listener, CliError> {
-        if !self.address.ip().is_loopback() && !hub.has_password().await? {
+        if !self.address.ip().is_loopback() && !hub.identity().has_password().await? {
             let text = format!(
                 "{} is reachable from the network, but no user has a password yet: start the hub on this machine only, \
                  with `--listen {ANY_PORT}`, and set a password with `linchpin user password local`",

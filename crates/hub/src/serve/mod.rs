@@ -152,7 +152,7 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
         last.spawn(exporter.run(until(ShutdownPhase::Stopped)));
     }
 
-    let running = RunningHub { url, token: hub.process_token(), pid: std::process::id() };
+    let running = RunningHub { url, token: hub.identity().process_token(), pid: std::process::id() };
     let by_tls = public_origin.as_ref().filter(|_| is_secure).unwrap_or(&running.url);
     let browser_url = public.as_ref().map_or(by_tls, |url| &url.url);
     lock.announce(&running).map_err(|error| cannot_write(paths.data(), &error))?;
@@ -290,7 +290,8 @@ async fn watch_config(
             () = tokio::time::sleep(APPLY_RETRY), if needs_retry => {}
         }
         startup::apply_egress(&hub, &watched, &mut egress);
-        let retention_result = hub.set_retention(watched.config().retention()).await.map_err(CliError::from);
+        let retention_result =
+            hub.audit().set_retention(watched.config().retention()).await.map_err(CliError::from);
         let applied = retention_result.and(configured_servers::apply_servers(&hub, &watched).await);
         needs_retry = applied.is_err();
         if let Err(error) = applied {
@@ -314,7 +315,7 @@ async fn print_url(
         return Ok(print(&format!("{url}\n"))?);
     }
     let style = OutputStyle::stdout();
-    let (address, advice) = match hub.create_login_link().await? {
+    let (address, advice) = match hub.identity().create_login_link().await? {
         Some(token) => {
             let advice = "This link logs you in once and expires after 15 minutes.";
             (format!("{browser_url}/sign-in?token={}", token.expose()), advice)

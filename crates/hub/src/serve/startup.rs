@@ -30,7 +30,7 @@ pub(super) async fn open_hub(
     let options =
         HubOptions { checkpoints, heads, segments, retention, callback, processes, ..HubOptions::default() };
     let hub = Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, egress, options));
-    hub.ensure_local_user().await?;
+    hub.identity().ensure_local_user().await?;
     hub.unlock().await.map_err(|error| match error.code() {
         "wrong_key_file" => {
             let path = paths.keys.display();
@@ -43,14 +43,14 @@ pub(super) async fn open_hub(
         }
         _ => error.into(),
     })?;
-    let recovered = hub.recover().await?;
+    let recovered = hub.calls().recover().await?;
     if recovered > 0 {
         tracing::warn!(
             calls = recovered,
             "calls that were running when a hub stopped are recorded with the status `unknown`"
         );
     }
-    if let Err(error) = hub.sign_audit().await {
+    if let Err(error) = hub.audit().sign().await {
         tracing::warn!(%error, "failed to sign the audit; retrying");
     }
     Ok(hub)

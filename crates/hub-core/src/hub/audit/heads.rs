@@ -9,7 +9,8 @@ use tokio::task::spawn_blocking;
 use crate::audit::head_file::{HeadFile, SignedHead};
 use crate::audit::{AuditEntry, ChainHead};
 use crate::error::{self, Error, Result};
-use crate::hub::{Hub, LOCAL, document, list_segments, upsert};
+use crate::hub::audit::Audit;
+use crate::hub::{LOCAL, document, list_segments, upsert};
 use crate::id::TenantId;
 use crate::platform::{SystemPlatform, random};
 use crate::store::{Batch, DocumentKey, DocumentKind, Store};
@@ -41,16 +42,16 @@ fn key() -> DocumentKey {
     DocumentKey::new(DocumentKind::StoreId, "store")
 }
 
-impl Hub {
+impl Audit {
     /// Signs the audit chain heads of all tenants. Must run before the hub serves requests: from then on, a history
     /// without a checkpoint or a head has lost entries.
-    pub async fn sign_audit(&self) -> Result<()> {
-        if self.options.heads.as_ref().is_some_and(|file| file.is_in_data_dir) {
+    pub async fn sign(&self) -> Result<()> {
+        if self.context.options.heads.as_ref().is_some_and(|file| file.is_in_data_dir) {
             tracing::warn!(
                 "the signed head of the audit is in the data directory and does not protect against an older copy of that directory"
             );
         }
-        for tenant in self.store.tenants().await? {
+        for tenant in self.context.store.tenants().await? {
             self.checkpoint(tenant).await?;
             self.move_head(tenant).await;
         }
@@ -59,16 +60,16 @@ impl Hub {
 
     /// Signs the current audit chain of all tenants, even if it does not contain the signed head, and records that in
     /// the audit.
-    pub async fn accept_audit(&self) -> Result<()> {
-        for tenant in self.store.tenants().await? {
-            let entry = AuditEntry::new(self.platform.now(), "hub", "audit.accepted");
+    pub async fn accept(&self) -> Result<()> {
+        for tenant in self.context.store.tenants().await? {
+            let entry = AuditEntry::new(self.context.platform.now(), "hub", "audit.accepted");
             let entry = match self.load_signed_head(tenant).await? {
                 Some(SignedHead { head, .. }) => {
                     entry.with("signed_head", head.number).with("signed_hash", head.hash.to_string())
                 }
                 None => entry,
             };
-            self.store.commit(tenant, Batch::new().audit(entry)).await?;
+            self.context.store.commit(tenant, Batch::new().audit(entry)).await?;
             self.checkpoint(tenant).await?;
             self.replace_head(tenant).await?;
         }
@@ -77,9 +78,9 @@ impl Hub {
 
     /// Signs the current chain head of a tenant without checking that the chain contains the previous signed head.
     pub(in crate::hub) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
-        let Some(file) = &self.options.heads else { return Ok(()) };
+        let Some(file) = &self.context.options.heads else { return Ok(()) };
         let mut states = self.heads.states.lock().await;
-        let now = self.store.audit_head(tenant).await?;
+        let now = self.context.store.audit_head(tenant).await?;
         self.write_head(file, tenant, now).await?;
         states.insert(tenant, HeadState::Signed(now));
         Ok(())
@@ -98,9 +99,9 @@ impl Hub {
     }
 
     async fn try_move_head(&self, tenant: TenantId) -> Result<()> {
-        let Some(file) = &self.options.heads else { return Ok(()) };
+        let Some(file) = &self.context.options.heads else { return Ok(()) };
         let mut states = self.heads.states.lock().await;
-        let now = self.store.audit_head(tenant).await?;
+        let now = self.context.store.audit_head(tenant).await?;
         let last = match states.get(&tenant) {
             Some(HeadState::Diverged) => return Ok(()),
             Some(HeadState::Signed(head)) if *head == now => return Ok(()),
@@ -137,8 +138,8 @@ impl Hub {
 
     /// Returns the signed audit chain head of a tenant from the head file, if there is one.
     async fn load_signed_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
-        let Some(file) = &self.options.heads else { return Ok(None) };
-        let id = store_id(&*self.store).await?;
+        let Some(file) = &self.context.options.heads else { return Ok(None) };
+        let id = store_id(&*self.context.store).await?;
         file.find(id.as_deref(), tenant, self.signer.public_key())
     }
 
@@ -149,19 +150,19 @@ impl Hub {
         if now.number <= head.number {
             return Ok(now == head);
         }
-        let row = self.store.audit_entries(tenant, before, 1).await?.pop();
+        let row = self.context.store.audit_entries(tenant, before, 1).await?.pop();
         if let Some(row) = row.filter(|row| row.number == head.number) {
             return Ok(row.hash == head.hash);
         }
         // The entry may have been archived.
         let key = self.signer.public_key();
-        let segments = list_segments(&*self.store, tenant).await?;
+        let segments = list_segments(&*self.context.store, tenant).await?;
         Ok(segments.iter().any(|one| (one.first..=one.last).contains(&head.number) && one.is_signed_by(key)))
     }
 
     async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: ChainHead) -> Result<()> {
         let store = self.ensure_store_id().await?;
-        let signed = file.sign(&self.signer, &store, tenant, head, self.platform.now());
+        let signed = file.sign(&self.signer, &store, tenant, head, self.context.platform.now());
         let (file, name) = (file.clone(), file.path.display().to_string());
         let write_result = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
         write_result.map_err(std::io::Error::other).and_then(|result| result).map_err(|error| {
@@ -172,16 +173,16 @@ impl Hub {
 
     /// Returns the id of the store, created on first use.
     async fn ensure_store_id(&self) -> Result<String> {
-        if let Some(id) = store_id(&*self.store).await? {
+        if let Some(id) = store_id(&*self.context.store).await? {
             return Ok(id);
         }
-        let id = hex(&random::<16>(&*self.platform));
+        let id = hex(&random::<16>(&*self.context.platform));
         let document = document(DocumentKind::StoreId, key().id, &serde_json::json!({ "id": id }))?;
-        match self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await {
+        match self.context.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await {
             Err(error) if error.kind() == error::ErrorKind::Conflict => {} // another hub created it
             done => done?,
         }
-        Ok(store_id(&*self.store).await?.unwrap_or(id))
+        Ok(store_id(&*self.context.store).await?.unwrap_or(id))
     }
 }
 

@@ -1,22 +1,30 @@
 //! Audit operations of the hub: reading, verification and signing of checkpoints.
 
 pub(super) mod heads;
+pub(super) mod rejections;
+pub(super) mod repeated_events;
+pub(super) mod retention;
 pub(super) mod verify;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::heads::Heads;
+use self::rejections::Rejections;
+use self::retention::Retention;
 use self::verify::{AuditFiles, AuditVerification, verify};
 use crate::actor::Actor;
-use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
+use crate::audit::{AuditSigner, ChainHead, Checkpoint, StoredAuditEntry};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::hub::{Hub, HubOptions};
+use crate::hub::HubOptions;
+use crate::hub::context::HubContext;
 use crate::id::TenantId;
 use crate::store::{Batch, StoreChange};
 use crate::text::{hex, unhex};
@@ -58,37 +66,60 @@ impl From<StoredAuditEntry> for AuditView {
     }
 }
 
-impl Hub {
+/// Audit of the hub: its chain of entries, the signatures of its end, its archive, and repeated rejections.
+pub struct Audit {
+    context: Arc<HubContext>,
+    signer: AuditSigner,
+    heads: Heads,
+    retention: Mutex<Retention>,
+    rejections: Arc<Rejections>,
+}
+
+impl Audit {
+    pub(in crate::hub) fn new(context: Arc<HubContext>, signer: AuditSigner) -> Self {
+        let retention = Mutex::new(context.options.retention);
+        Audit { context, signer, heads: Heads::default(), retention, rejections: Arc::default() }
+    }
+
     /// Lists at most `limit` audit entries that follow the entry with the number `after`.
-    pub async fn audit(&self, actor: Actor, after: u64, limit: usize) -> Result<Vec<AuditView>> {
+    pub async fn entries(&self, actor: Actor, after: u64, limit: usize) -> Result<Vec<AuditView>> {
         actor.require_user()?;
-        let rows = self.store.audit_entries(actor.tenant(), after, limit).await?;
+        let rows = self.context.store.audit_entries(actor.tenant(), after, limit).await?;
         Ok(rows.into_iter().map(AuditView::from).collect())
     }
 
-    /// Verifies that every audit entry of the tenant is as it was written and that none is missing.
-    pub async fn verify_audit(&self, actor: Actor) -> Result<AuditVerification> {
+    /// Returns the number of entries in the audit log of the tenant.
+    pub async fn entry_count(&self, actor: Actor) -> Result<u64> {
         actor.require_user()?;
-        let HubOptions { checkpoints, heads, segments, .. } = self.options.clone();
+        Ok(self.context.store.audit_head(actor.tenant()).await?.number)
+    }
+
+    /// Verifies that every audit entry of the tenant is as it was written and that none is missing.
+    pub async fn verify(&self, actor: Actor) -> Result<AuditVerification> {
+        actor.require_user()?;
+        let HubOptions { checkpoints, heads, segments, .. } = self.context.options.clone();
         let files = AuditFiles { checkpoints, heads, segments };
-        verify(&*self.store, actor.tenant(), self.signer.public_key(), &files).await
+        verify(&*self.context.store, actor.tenant(), self.signer.public_key(), &files).await
     }
 
     /// Signs the audit chain head of a tenant if it has moved since the last checkpoint.
     pub(in crate::hub) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
-        let head = self.store.audit_head(tenant).await?;
-        let last = self.store.checkpoint(tenant).await?;
+        let head = self.context.store.audit_head(tenant).await?;
+        let last = self.context.store.checkpoint(tenant).await?;
         // Ignore a checkpoint that was not signed with this key.
         let last = last.filter(|last| last.is_signed_by(self.signer.public_key()));
         if head.number == 0 || last.is_some_and(|last| last.head.number >= head.number) {
             return Ok(());
         }
-        let checkpoint = self.signer.sign(tenant, head, self.platform.now());
+        let checkpoint = self.signer.sign(tenant, head, self.context.platform.now());
         // Write the file first: a checkpoint that is already in the store would not be written to the file again.
-        if let Some(file) = self.options.checkpoints.clone() {
+        if let Some(file) = self.context.options.checkpoints.clone() {
             append_checkpoint(file, checkpoint.clone()).await?;
         }
-        self.store.commit(tenant, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint))).await
+        self.context
+            .store
+            .commit(tenant, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint)))
+            .await
     }
 }
 

@@ -15,16 +15,16 @@ use super::records::CallView;
 use crate::actor::Actor;
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
-use crate::hub::limits::ConsumedLimits;
-use crate::hub::rejections::AuditRejection;
-use crate::hub::repeated_events::RepeatedEvent as _;
-use crate::hub::tools::slug_in;
-use crate::hub::{Hub, event_payloads};
+use crate::hub::audit::rejections::AuditRejection;
+use crate::hub::audit::repeated_events::RepeatedEvent as _;
+use crate::hub::calls::Calls;
+use crate::hub::calls::limits::ConsumedLimits;
+use crate::hub::event_payloads;
+use crate::hub::registry::tools::slug_in;
 use crate::id::{ApprovalId, CallId};
 use crate::lock::lock;
 use crate::policy::{PolicyDecision, PolicyReason};
 use crate::rate_limit::concurrency_limited;
-use crate::server::Server;
 use crate::store::{Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, StoreChange};
 use crate::telemetry;
 use crate::tool::ToolRecord;
@@ -81,7 +81,7 @@ pub struct CallRequest {
     pub arguments: Value,
 }
 
-impl Hub {
+impl Calls {
     /// Calls a tool and returns the call record, also if the policy or a user denies the call. With `wait`, waits for a
     /// pending approval.
     pub async fn call_tool(
@@ -101,7 +101,7 @@ impl Hub {
         request: CallRequest,
         wait: bool,
     ) -> Result<CallView> {
-        let retry_request = self.store.shared().map(|_| request.clone());
+        let retry_request = self.context.store.shared().map(|_| request.clone());
         let server = request.tool.server().map(str::to_owned);
         let mut consumed = ConsumedLimits::default();
         match (self.try_call(actor, request, wait, &mut consumed).await, retry_request) {
@@ -110,7 +110,7 @@ impl Hub {
                 self.try_call(actor, retry_request, wait, &mut consumed).await
             }
             (Err(error), _) => Err(match server {
-                Some(server) => Box::pin(self.explain_missing_tool(actor, &server, error)).await,
+                Some(server) => Box::pin(self.registry.explain_missing_tool(actor, &server, error)).await,
                 None => error,
             }),
             (result, _) => result,
@@ -145,7 +145,7 @@ impl Hub {
         if !consumed.agent {
             // Before any lookup: an unknown tool consumes the limit as well.
             self.consume_rate_limit(actor, || {
-                request.tool.add_to_entry(self.entry(actor, "call.rate_limited"))
+                request.tool.add_to_entry(self.context.entry(actor, "call.rate_limited"))
             })
             .await?;
             consumed.agent = true;
@@ -165,8 +165,9 @@ impl Hub {
             return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
         }
         if !consumed.server {
-            let limited =
-                || self.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
+            let limited = || {
+                self.context.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool)
+            };
             self.consume_server_rate_limit(actor, &plan.target.server, limited).await?;
             consumed.server = true;
         }
@@ -217,7 +218,7 @@ impl Hub {
             linchpin.status = Empty,
         );
         let call = self.clone().execute(actor, plan, CallStart { approved, reason, started, finished });
-        self.tasks.spawn(call.instrument(span));
+        self.context.tasks.spawn(call.instrument(span));
         start_receiver.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
         Ok(outcome_receiver)
     }
@@ -233,7 +234,7 @@ impl Hub {
 
     /// Enforces the limit of running calls per subject.
     pub(super) fn check_running_calls(&self, actor: Actor) -> Result<()> {
-        let running = lock(&self.running_calls);
+        let running = lock(&self.running);
         let own_calls = running
             .iter()
             .filter(|((tenant, _), running)| *tenant == actor.tenant() && running.subject == actor.subject());
@@ -253,14 +254,15 @@ impl Hub {
         code: &'static str,
         text: &str,
     ) -> Result<CallView> {
-        let (tenant, now) = (actor.tenant(), self.platform.now());
+        let (tenant, now) = (actor.tenant(), self.context.platform.now());
         let text: String = text.chars().take(MAX_REASON_LEN).collect();
         self.metrics.record_call(tenant, plan.target.server.slug.as_str(), status, SignedDuration::ZERO);
         let kind = self
+            .context
             .tool_entry(actor, "call.rejected", &plan.target.server, &plan.target.tool)
             .with("reason", code);
         let kind = AuditRejection::new(tenant, kind, Some(plan.id)).with_error(&text);
-        let (kind, count) = self.rejections.count(kind, now);
+        let (kind, count) = self.audit.count_repetition(kind, now);
         let view = CallView {
             id: kind.call.unwrap_or(plan.id),
             arguments: None,
@@ -270,11 +272,11 @@ impl Hub {
         };
         if let Some(count) = count {
             // The repetitions refer to this record: it is stored even if the client disconnects.
-            let hub = self.clone();
+            let calls = self.clone();
             let stored = async move {
-                hub.store_rejected_call(actor, &plan, (status, text), &kind, (now, count)).await
+                calls.store_rejected_call(actor, &plan, (status, text), &kind, (now, count)).await
             };
-            self.detached(stored).await?;
+            self.context.detached(stored).await?;
         }
         Ok(view)
     }
@@ -298,21 +300,21 @@ impl Hub {
                 batch.change(StoreChange::InsertCall(Box::new(call))).with_event(plan.status_event(status));
             batch.changes.extend(self.version_preconditions(plan));
         }
-        self.rejections.commit(&*self.store, kind, (now, count), batch.audit(entry)).await
+        self.audit.commit_rejection(kind, (now, count), batch.audit(entry)).await
     }
 
     /// Stores a call and a request for its approval by a user.
     async fn request_approval(&self, actor: Actor, plan: &PlannedCall, reason: PolicyReason) -> Result<()> {
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         let call = self.call_record(actor, plan, CallStatus::Pending).await?;
         let approval = Approval {
-            id: ApprovalId::new(&*self.platform),
+            id: ApprovalId::new(&*self.context.platform),
             call: plan.id,
             digest: plan.binding(actor),
             decision: ApprovalStatus::Open,
             decided_by: None,
             created: now,
-            expires: now.saturating_add(self.options.approval_lifetime).unwrap_or(Timestamp::MAX),
+            expires: now.saturating_add(self.context.options.approval_lifetime).unwrap_or(Timestamp::MAX),
             decided: None,
         };
         let entry = self.call_entry(actor, "approval.requested", plan).with("reason", reason.code());
@@ -326,7 +328,7 @@ impl Hub {
             .change(StoreChange::InsertCall(Box::new(call)))
             .change(StoreChange::InsertApproval(approval));
         batch.changes.extend(self.version_preconditions(plan));
-        self.store.commit(actor.tenant(), batch).await
+        self.context.store.commit(actor.tenant(), batch).await
     }
 
     /// Creates the call record with its encrypted arguments.
@@ -336,7 +338,7 @@ impl Hub {
         plan: &PlannedCall,
         status: CallStatus,
     ) -> Result<CallRecord> {
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         // A pending call needs its arguments when it is approved, even if the server stores no history.
         let arguments = if plan.target.server.settings.keep_history || status == CallStatus::Pending {
             Some(self.seal_arguments(actor.tenant(), plan).await?)
@@ -353,18 +355,7 @@ impl Hub {
         action: &'static str,
         plan: &PlannedCall,
     ) -> AuditEntry {
-        plan.add_to_entry(self.tool_entry(actor, action, &plan.target.server, &plan.target.tool))
-    }
-
-    /// Creates the audit entry of a tool.
-    pub(in crate::hub) fn tool_entry(
-        &self,
-        actor: Actor,
-        action: &'static str,
-        server: &Server,
-        tool: &ToolRecord,
-    ) -> AuditEntry {
-        self.entry(actor, action).with("server", server.id.to_string()).with("tool", tool.name.as_str())
+        plan.add_to_entry(self.context.tool_entry(actor, action, &plan.target.server, &plan.target.tool))
     }
 }
 

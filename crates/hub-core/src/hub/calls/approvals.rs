@@ -11,16 +11,18 @@ use serde_json::Value;
 use super::execute::ApprovalUse;
 use super::plan::{PlannedCall, arguments_digest, evaluate_policy};
 use super::records::CallView;
-use super::snapshots::CallTarget;
+use super::target::CallTarget;
 use crate::actor::{Actor, Subject};
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
-use crate::hub::subject_names::SubjectNames;
-use crate::hub::{Hub, event_payloads};
+use crate::hub::calls::Calls;
+use crate::hub::event_payloads;
+use crate::hub::identity::subject_names::SubjectNames;
 use crate::id::{ApprovalId, TenantId};
 use crate::policy::PolicyDecision;
 use crate::store::{
-    Approval, ApprovalFilter, ApprovalStatus, Batch, CallRecord, CallStatus, Page, PageRequest, StoreChange,
+    Approval, ApprovalFilter, ApprovalStatus, Batch, CallRecord, CallStatus, MAX_PAGE_SIZE, Page,
+    PageRequest, StoreChange,
 };
 use crate::text::first_line;
 
@@ -56,7 +58,7 @@ pub struct ApprovalView {
     pub decided: Option<Timestamp>,
 }
 
-impl Hub {
+impl Calls {
     /// Lists approvals, newest first, optionally filtered by status.
     pub async fn approvals(
         &self,
@@ -66,8 +68,8 @@ impl Hub {
     ) -> Result<Page<ApprovalView>> {
         actor.require_user()?;
         let filter = ApprovalFilter { call: None, decision };
-        let Page { items, next } = self.store.approvals(actor.tenant(), &filter, paging).await?;
-        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(actor.tenant()));
+        let Page { items, next } = self.context.store.approvals(actor.tenant(), &filter, paging).await?;
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.identity.names(actor.tenant()));
         for approval in items {
             let mut view = self.view_approval(actor, approval, &mut names).await?;
             let call = &mut view.call;
@@ -84,11 +86,26 @@ impl Hub {
     pub async fn approval(&self, actor: Actor, id: ApprovalId) -> Result<ApprovalView> {
         actor.require_user()?;
         let approval = self.find_approval(actor.tenant(), id).await?;
-        self.view_approval(actor, approval, &mut self.names(actor.tenant())).await
+        self.view_approval(actor, approval, &mut self.identity.names(actor.tenant())).await
+    }
+
+    /// Returns the number of approvals that wait for a decision.
+    pub async fn pending_approvals(&self, actor: Actor) -> Result<usize> {
+        actor.require_user()?;
+        let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };
+        let (mut count, mut paging) = (0, PageRequest { after: None, limit: MAX_PAGE_SIZE });
+        loop {
+            let page = self.context.store.approvals(actor.tenant(), &filter, &paging).await?;
+            count += page.items.len();
+            match page.next {
+                None => return Ok(count),
+                after => paging.after = after,
+            }
+        }
     }
 
     async fn find_approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Approval> {
-        self.store.approval(tenant, id).await?.ok_or_else(|| Error::not_found("approval", id))
+        self.context.store.approval(tenant, id).await?.ok_or_else(|| Error::not_found("approval", id))
     }
 
     async fn view_approval(
@@ -141,7 +158,7 @@ impl Hub {
                 .await?;
             return self.approval(actor, id).await;
         }
-        let (mut changes, mut digest, at) = (Vec::new(), None, self.platform.now());
+        let (mut changes, mut digest, at) = (Vec::new(), None, self.context.platform.now());
         if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
             if !arguments.is_object() {
                 return Err(Error::invalid("arguments", "must be a JSON object with the edited arguments"));
@@ -180,7 +197,7 @@ impl Hub {
             |reason| format!("the call was denied by a user: {reason}"),
         );
         let approval = self.find_approval(actor.tenant(), id).await?;
-        let mut entry = self.entry(actor, "approval.denied").with("approval", id.to_string());
+        let mut entry = self.context.entry(actor, "approval.denied").with("approval", id.to_string());
         entry = entry.with("call", approval.call.to_string());
         if let Some(reason) = reason {
             entry = entry.with("reason", reason);
@@ -199,11 +216,11 @@ impl Hub {
 
     /// Closes approvals that were not decided in time.
     pub async fn expire_approvals(&self, tenant: TenantId) -> Result<()> {
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         let filter = ApprovalFilter { call: None, decision: Some(ApprovalStatus::Open) };
         let mut paging = PageRequest { after: None, limit: 100 };
         loop {
-            let page = self.store.approvals(tenant, &filter, &paging).await?;
+            let page = self.context.store.approvals(tenant, &filter, &paging).await?;
             for approval in page.items.iter().filter(|approval| approval.expires <= now) {
                 let entry =
                     AuditEntry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
@@ -231,7 +248,7 @@ impl Hub {
         text: &str,
         entry: AuditEntry,
     ) -> Result<()> {
-        let at = self.platform.now();
+        let at = self.context.platform.now();
         let decide = StoreChange::DecideApproval {
             approval: approval.id,
             decision,
@@ -239,13 +256,14 @@ impl Hub {
             at,
             digest: None,
         };
-        let call = self.store.call(tenant, approval.call).await?;
+        let call = self.context.store.call(tenant, approval.call).await?;
         let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
         let outcome = self.failed_outcome(tenant, call.id, call.server, CallStatus::Denied, text).await;
         let finish = StoreChange::FinishCall { call: call.id, outcome };
         let batch = Batch::new().change(decide).change(finish).audit(entry);
         let batch = batch.with_event(event_payloads::approval(approval.id, call.id, decision));
-        self.store
+        self.context
+            .store
             .commit(
                 tenant,
                 batch.with_event(event_payloads::call(call.id, call.server, &call.tool, CallStatus::Denied)),
@@ -255,11 +273,11 @@ impl Hub {
 
     /// Rebuilds the call that waits for an approval, and its caller.
     async fn load_planned_call(&self, tenant: TenantId, approval: &Approval) -> Result<(Actor, PlannedCall)> {
-        let call = self.store.call(tenant, approval.call).await?;
+        let call = self.context.store.call(tenant, approval.call).await?;
         let call: CallRecord = call.ok_or_else(|| Error::not_found("call", approval.call))?;
         let actor = Actor::new(tenant, call.subject.parse::<Subject>()?);
-        let server = self.find_server(tenant, &call.server.to_string()).await?;
-        let tool = self.find_upstream_tool(tenant, server.id, &call.tool).await?;
+        let server = self.servers.find_server(tenant, &call.server.to_string()).await?;
+        let tool = self.registry.find_upstream_tool(tenant, server.id, &call.tool).await?;
         let missing = || Error::not_found("tool", crate::text::shorten(&call.tool));
         let (tool, version) = tool.ok_or_else(missing)?;
         let (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
@@ -270,7 +288,8 @@ impl Hub {
                 "the call has finished and its arguments are not stored, so it cannot be approved: call the tool again",
             )
         };
-        let (agent, target) = (self.calling_agent(actor).await?, CallTarget::new(server, tool, version));
+        let (agent, target) =
+            (self.identity.calling_agent(actor).await?, CallTarget::new(server, tool, version));
         let arguments = arguments.ok_or_else(lost)?;
         Ok((
             actor,

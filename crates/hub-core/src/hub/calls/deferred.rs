@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use crate::audit::AuditEntry;
 use crate::error;
-use crate::hub::{Hub, event_payloads};
+use crate::hub::calls::Calls;
+use crate::hub::event_payloads;
 use crate::id::{CallId, TenantId};
 use crate::lock::lock;
 use crate::store::{Batch, CallRecord, CallStatus, StoreChange};
@@ -66,14 +67,14 @@ impl UncertainStart {
     }
 }
 
-impl Hub {
+impl Calls {
     /// Finishes calls whose start was stored although they were not sent. After a minute, the database is assumed never
     /// to complete the commit.
     pub(in crate::hub) async fn resolve_uncertain_starts(&self) {
         let uncertain_starts = std::mem::take(&mut *lock(&self.deferred_commits.uncertain_starts));
         for start in uncertain_starts {
             let (tenant, id) = (start.tenant, start.call);
-            match self.store.call(tenant, id).await {
+            match self.context.store.call(tenant, id).await {
                 Ok(Some(call)) if start.matches_call(&call) && !self.is_running_here(tenant, id) => {
                     let text =
                         "the call was not sent: the database connection was lost while its start was stored";
@@ -102,7 +103,7 @@ impl Hub {
     /// Retries deferred store commits in order. Stops while the store is unavailable.
     pub(in crate::hub) async fn flush_deferred(&self) {
         while let Some((tenant, batch)) = self.deferred_commits.pop_first() {
-            match self.store.commit(tenant, batch.clone()).await {
+            match self.context.store.commit(tenant, batch.clone()).await {
                 Err(error) if error.kind() == error::ErrorKind::Unavailable => {
                     lock(&self.deferred_commits.batches).push_front((tenant, batch));
                     return;

@@ -13,16 +13,16 @@ use tokio::sync::{Notify, oneshot};
 
 use super::plan::PlannedCall;
 use super::records::CallView;
-use super::snapshots::CallTarget;
+use super::target::CallTarget;
 use crate::actor::{Actor, Subject};
 use crate::audit::AuditEntry;
 use crate::bounded_result::BoundedResult;
 use crate::digest::Digest;
 use crate::error::{self, Result};
 use crate::events::NewEvent;
-use crate::hub::Hub;
+use crate::hub::calls::Calls;
+use crate::hub::calls::limits::concurrency_limits;
 use crate::hub::event_payloads;
-use crate::hub::limits::concurrency_limits;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::lock::lock;
 use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
@@ -73,7 +73,7 @@ impl ExecutionOutcome {
 
 /// Guard that records the outcome of a running call as `unknown` if it is dropped before an outcome is stored.
 struct RunningCallGuard {
-    hub: Arc<Hub>,
+    calls: Arc<Calls>,
     tenant: TenantId,
     id: CallId,
     /// Event that is published if the outcome of the call remains unknown.
@@ -86,7 +86,7 @@ struct RunningCallGuard {
 impl Drop for RunningCallGuard {
     fn drop(&mut self) {
         if let hash_map::Entry::Occupied(mut running) =
-            lock(&self.hub.running_calls).entry((self.tenant, self.id))
+            lock(&self.calls.running).entry((self.tenant, self.id))
         {
             running.get_mut().attempts -= 1;
             if running.get().attempts == 0 {
@@ -94,7 +94,7 @@ impl Drop for RunningCallGuard {
             }
         }
         if self.is_started {
-            let at = self.hub.platform.now();
+            let at = self.calls.context.platform.now();
             let outcome = CallOutcome {
                 status: CallStatus::Unknown,
                 result: None,
@@ -106,15 +106,15 @@ impl Drop for RunningCallGuard {
             let entry = entry.with("status", CallStatus::Unknown.name());
             let finish = StoreChange::FinishCall { call: self.id, outcome };
             let batch = Batch::new().change(finish).audit(entry).with_event(self.unknown_event.clone());
-            self.hub.deferred_commits.add(self.tenant, batch);
+            self.calls.deferred_commits.add(self.tenant, batch);
         }
     }
 }
 
-impl Hub {
+impl Calls {
     /// Registers a running call, so that it can be cancelled. Returns its stop signal.
     fn register_call(&self, actor: Actor, id: CallId) -> Arc<Notify> {
-        let mut running = lock(&self.running_calls);
+        let mut running = lock(&self.running);
         let new = || RunningCall { subject: actor.subject(), stop: Arc::default(), attempts: 0 };
         let running = running.entry((actor.tenant(), id)).or_insert_with(new);
         running.attempts += 1;
@@ -126,7 +126,7 @@ impl Hub {
         let (tenant, stop) = (actor.tenant(), self.register_call(actor, plan.id));
         let unknown = plan.status_event(CallStatus::Unknown);
         let mut open = RunningCallGuard {
-            hub: self.clone(),
+            calls: self.clone(),
             tenant,
             id: plan.id,
             unknown_event: unknown,
@@ -136,8 +136,8 @@ impl Hub {
         let CallStart { approved, reason, started: started_sender, finished } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
         // Look the name up before the call is sent: no read of the store may delay the commit of the outcome.
-        let subject_name = self.caller_name(actor).await;
-        let started = self.platform.now();
+        let subject_name = self.identity.caller_name(actor).await;
+        let started = self.context.platform.now();
         let intent_result = self.record_intent(actor, &plan, approved, reason, started).await;
         open.is_started = intent_result.is_ok();
         if intent_result.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Unavailable) {
@@ -152,7 +152,7 @@ impl Hub {
             outcome_data = self.send_call(actor, &plan) => outcome_data,
             () = stop.notified() => ExecutionOutcome::without_result(CallStatus::Cancelled, "the call was cancelled while it was running"),
         };
-        let (completed, span) = (self.platform.now(), tracing::Span::current());
+        let (completed, span) = (self.context.platform.now(), tracing::Span::current());
         if outcome_data.status != CallStatus::Success {
             span.record("otel.status_code", "ERROR");
         }
@@ -200,17 +200,20 @@ impl Hub {
                 CallRecord { started: Some(at), ..self.call_record(actor, plan, CallStatus::Running).await? };
             batch = batch.change(StoreChange::InsertCall(Box::new(call)));
         }
-        let Err(error) = self.store.commit(actor.tenant(), batch.audit(entry)).await else { return Ok(()) };
+        let Err(error) = self.context.store.commit(actor.tenant(), batch.audit(entry)).await else {
+            return Ok(());
+        };
         if error.kind() == error::ErrorKind::LimitExceeded {
-            let limited = self.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
-            self.audit_rejection(actor.tenant(), limited).await;
+            let limited =
+                self.context.tool_entry(actor, "call.rate_limited", &plan.target.server, &plan.target.tool);
+            self.audit.audit_rejection(actor.tenant(), limited).await;
         }
         Err(plan.rates.iter().find_map(|rate| rate.explain(&error)).unwrap_or(error))
     }
 
     /// Sends the call to the server, once, with the credentials of the caller.
     async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
-        let access = match self.upstream_access(actor, &plan.target.server).await {
+        let access = match self.upstream.upstream_access(actor, &plan.target.server).await {
             Ok(access) => access,
             Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
         };
@@ -235,7 +238,7 @@ impl Hub {
             Ok(Some(Ok(result))) => {
                 let result = redactor.redact(to_value(&result, Revision::LATEST));
                 let BoundedResult { result, is_error, warning, text: summary } =
-                    BoundedResult::new(result, self.options.result_limit);
+                    BoundedResult::new(result, self.context.options.result_limit);
                 let status = if is_error { CallStatus::Error } else { CallStatus::Success };
                 let error = is_error.then(|| first_line(&summary));
                 ExecutionOutcome { status, result: Some(result), warning, error }
@@ -264,7 +267,7 @@ impl Hub {
         plan: &PlannedCall,
     ) -> Result<Option<Result<CallToolResult, ClientError>>> {
         let CallTarget { server, tool, .. } = &*plan.target;
-        let (client, time) = (self.connection_for(actor, server).await?, server.settings.timeout);
+        let (client, time) = (self.upstream.connection_for(actor, server).await?, server.settings.timeout);
         // The timeout below is the only one that applies: each single request has twice as long.
         let mut call = client.call(tool.name.as_str(), &plan.arguments).timeout(2 * time);
         if tool.requires_task() {
@@ -273,7 +276,7 @@ impl Hub {
         }
         let response = tokio::time::timeout(time, call.into_future()).await.ok();
         if let Some(Err(error)) = &response {
-            self.failed_request(&client, error).await;
+            self.upstream.failed_request(&client, error).await;
         }
         Ok(response)
     }
@@ -290,6 +293,7 @@ impl Hub {
         let (tenant, stores_history) = (actor.tenant(), plan.target.server.settings.keep_history);
         let ExecutionOutcome { status, result, warning, error } = outcome_data;
         let mut entry = self
+            .context
             .entry(actor, "call.finished")
             .with("call", plan.id.to_string())
             .with("status", status.name());
@@ -319,7 +323,7 @@ impl Hub {
             status,
             at.duration_since(started),
         );
-        match self.store.commit(tenant, batch.clone()).await {
+        match self.context.store.commit(tenant, batch.clone()).await {
             Ok(()) => {}
             Err(error) if error.kind() == error::ErrorKind::Conflict => {
                 // Another hub considered this one dead and recorded the call as `unknown`. The audit still gets the
@@ -331,11 +335,11 @@ impl Hub {
             Err(error) => {
                 tracing::error!(call.id = %plan.id, %error, "failed to store call outcome; queued for retry");
                 self.recent_results.insert(tenant, view);
-                if self.store.shared().is_none() {
+                if self.context.store.shared().is_none() {
                     // A single hub publishes the outcome now. In a cluster, the event follows when the other hubs can
                     // read it.
                     for event in std::mem::take(&mut batch.events) {
-                        self.events.publish(tenant, event);
+                        self.context.events.publish(tenant, event);
                     }
                 }
                 self.deferred_commits.add(tenant, batch);
@@ -346,7 +350,7 @@ impl Hub {
     /// Records calls that were running when a hub stopped, this one or a peer, as `unknown`. Returns their number.
     pub async fn recover(&self) -> Result<usize> {
         let mut count = 0;
-        for tenant in self.store.tenants().await? {
+        for tenant in self.context.store.tenants().await? {
             count += self.recover_calls(tenant).await?;
         }
         Ok(count)
@@ -355,7 +359,7 @@ impl Hub {
     pub(in crate::hub) async fn recover_calls(&self, tenant: TenantId) -> Result<usize> {
         let mut count = 0;
         loop {
-            let calls = self.store.abandoned_calls(tenant).await?;
+            let calls = self.context.store.abandoned_calls(tenant).await?;
             if calls.is_empty() {
                 return Ok(count);
             }
@@ -373,7 +377,7 @@ impl Hub {
                     &call.tool,
                     CallStatus::Unknown,
                 ));
-                match self.store.commit(tenant, batch).await {
+                match self.context.store.commit(tenant, batch).await {
                     Err(error) if error.kind() == error::ErrorKind::Conflict => continue, // another hub recorded it
                     result => result?,
                 }

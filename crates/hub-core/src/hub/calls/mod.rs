@@ -5,8 +5,79 @@ pub(super) mod approvals;
 pub(super) mod cancel;
 pub(super) mod deferred;
 pub(super) mod execute;
+pub(super) mod limits;
+pub(super) mod metrics;
 pub(super) mod plan;
 pub(super) mod recent_results;
 pub(super) mod records;
+pub(super) mod resources_prompts;
 pub(super) mod schema_cache;
-pub(super) mod snapshots;
+pub(super) mod target;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use self::admit::ToolRef;
+use self::deferred::DeferredCommits;
+use self::execute::RunningCall;
+use self::metrics::CallMetrics;
+use self::recent_results::RecentResults;
+use self::schema_cache::SchemaCache;
+use self::target::CallTarget;
+use super::audit::Audit;
+use super::context::HubContext;
+use super::identity::Identity;
+use super::registry::Registry;
+use super::registry::directory::ServerDirectory;
+use super::snapshots::Snapshots;
+use super::upstream::Upstream;
+use crate::id::{CallId, TenantId};
+
+/// Calls of tools, from the request to the recorded outcome, and reads of resources and prompts.
+pub struct Calls {
+    context: Arc<HubContext>,
+    audit: Arc<Audit>,
+    servers: Arc<ServerDirectory>,
+    upstream: Arc<Upstream>,
+    registry: Arc<Registry>,
+    identity: Arc<Identity>,
+    schema_cache: SchemaCache,
+    targets: Snapshots<(TenantId, ToolRef), CallTarget>,
+    /// Running calls, each with its stop signal.
+    running: Mutex<HashMap<(TenantId, CallId), RunningCall>>,
+    recent_results: RecentResults,
+    deferred_commits: DeferredCommits,
+    metrics: CallMetrics,
+}
+
+impl Calls {
+    pub(in crate::hub) fn new(
+        context: Arc<HubContext>,
+        audit: Arc<Audit>,
+        servers: Arc<ServerDirectory>,
+        upstream: Arc<Upstream>,
+        registry: Arc<Registry>,
+        identity: Arc<Identity>,
+    ) -> Self {
+        let targets = Snapshots::new(context.generation.clone());
+        Calls {
+            context,
+            audit,
+            servers,
+            upstream,
+            registry,
+            identity,
+            schema_cache: SchemaCache::default(),
+            targets,
+            running: Mutex::default(),
+            recent_results: RecentResults::default(),
+            deferred_commits: DeferredCommits::default(),
+            metrics: CallMetrics::default(),
+        }
+    }
+
+    /// Returns the call metrics.
+    pub fn metrics(&self) -> &CallMetrics {
+        &self.metrics
+    }
+}

@@ -6,15 +6,17 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::admit::CallRequest;
-use super::snapshots::{AgentSnapshot, CallTarget};
+use super::target::CallTarget;
 use crate::actor::Actor;
 use crate::audit::AuditEntry;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::events::NewEvent;
-use crate::hub::limits::{CallRate, ConsumedLimits};
-use crate::hub::tools::sync::tool_id;
-use crate::hub::{Hub, event_payloads};
+use crate::hub::calls::Calls;
+use crate::hub::calls::limits::{CallRate, ConsumedLimits};
+use crate::hub::event_payloads;
+use crate::hub::identity::snapshots::AgentSnapshot;
+use crate::hub::registry::tools::sync::tool_id;
 use crate::id::CallId;
 use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
 use crate::store::{CallRecord, CallStatus, DocumentKey, DocumentKind, StoreChange};
@@ -80,7 +82,7 @@ impl PlannedCall {
     }
 }
 
-impl Hub {
+impl Calls {
     /// Plans a call that can start at once: its tool is in memory, it is allowed without approval, and its arguments
     /// are valid. Its rate limits are consumed in the commit that starts it. Returns any other request unchanged.
     pub(super) async fn plan_ready_call(
@@ -89,7 +91,7 @@ impl Hub {
         request: CallRequest,
         consumed: ConsumedLimits,
     ) -> std::result::Result<(PlannedCall, PolicyReason), CallRequest> {
-        let Ok(agent) = self.calling_agent(actor).await else { return Err(request) };
+        let Ok(agent) = self.identity.calling_agent(actor).await else { return Err(request) };
         let Some(target) = self.known_target(actor, agent.as_deref(), &request.tool) else {
             return Err(request);
         };
@@ -109,7 +111,7 @@ impl Hub {
 
     /// Resolves the tool of a call and evaluates the policy.
     pub(super) async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
-        let agent = self.calling_agent(actor).await?;
+        let agent = self.identity.calling_agent(actor).await?;
         let target = self.call_target(actor, agent.as_deref(), request.tool).await?;
         let decision = evaluate_policy(actor, agent.as_deref(), &target);
         Ok(self.planned_call(agent, target, decision, request.arguments))
@@ -123,7 +125,7 @@ impl Hub {
         arguments: Value,
     ) -> PlannedCall {
         PlannedCall {
-            id: CallId::new(&*self.platform),
+            id: CallId::new(&*self.context.platform),
             decision,
             digest: arguments_digest(&arguments),
             target,
@@ -137,7 +139,7 @@ impl Hub {
     /// Returns, in a cluster, the condition that makes a commit fail if another hub has changed a document that the
     /// decision is based on.
     pub(in crate::hub) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
-        self.store.shared()?;
+        self.context.store.shared()?;
         let CallTarget { server, tool, tool_version, .. } = &*plan.target;
         let mut versions = vec![
             (DocumentKey::new(DocumentKind::Server, server.id), server.version),

@@ -13,8 +13,8 @@ use crate::actor::Actor;
 use crate::bounded_result;
 use crate::error::{self, Error, Result};
 use crate::events::EventSubscription;
-use crate::hub::Hub;
-use crate::hub::subject_names::SubjectNames;
+use crate::hub::calls::Calls;
+use crate::hub::identity::subject_names::SubjectNames;
 use crate::id::{ApprovalId, CallId, SecretId, ServerId, TenantId};
 use crate::store::{ApprovalFilter, CallFilter, CallOutcome, CallRecord, CallStatus, Page, PageRequest};
 use crate::tool::names::{MAX_NAME_LEN, qualified_name};
@@ -103,10 +103,10 @@ impl CallView {
     }
 }
 
-impl Hub {
+impl Calls {
     /// Returns one call.
     pub async fn call(&self, actor: Actor, id: CallId) -> Result<CallView> {
-        self.call_with_names(actor, id, &mut self.names(actor.tenant())).await
+        self.call_with_names(actor, id, &mut self.identity.names(actor.tenant())).await
     }
 
     /// Returns one call of a list, with a shared cache of subject names.
@@ -116,7 +116,7 @@ impl Hub {
         id: CallId,
         names: &mut SubjectNames<'_>,
     ) -> Result<CallView> {
-        let call = self.store.call(actor.tenant(), id).await?;
+        let call = self.context.store.call(actor.tenant(), id).await?;
         let call =
             call.filter(|call| is_visible_to(actor, call)).ok_or_else(|| Error::not_found("call", id))?;
         let (has_result, status) = (call.result.is_some(), call.status);
@@ -131,7 +131,7 @@ impl Hub {
     /// Waits until a call has finished, including a pending approval, and returns it. At shutdown a pending call is
     /// returned as it is.
     pub async fn wait(&self, actor: Actor, id: CallId) -> Result<CallView> {
-        let mut subscription = self.events.subscribe(actor.tenant(), None);
+        let mut subscription = self.context.events.subscribe(actor.tenant(), None);
         let call = self.call(actor, id).await?;
         if call.status.is_final() {
             return Ok(call);
@@ -141,7 +141,7 @@ impl Hub {
     }
 
     /// Lists calls, newest first, without arguments and results. An agent sees only its own.
-    pub async fn calls(
+    pub async fn list(
         &self,
         actor: Actor,
         mut filter: CallFilter,
@@ -152,8 +152,8 @@ impl Hub {
         } else {
             actor.require_user()?;
         }
-        let Page { items, next } = self.store.calls(actor.tenant(), &filter, paging).await?;
-        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.names(actor.tenant()));
+        let Page { items, next } = self.context.store.calls(actor.tenant(), &filter, paging).await?;
+        let (mut views, mut names) = (Vec::with_capacity(items.len()), self.identity.names(actor.tenant()));
         for call in items {
             views.push(self.view_call(actor.tenant(), call, false, &mut names).await?);
         }
@@ -167,7 +167,7 @@ impl Hub {
         is_full: bool,
         names: &mut SubjectNames<'_>,
     ) -> Result<CallView> {
-        let server = match self.find_server(tenant, &call.server.to_string()).await {
+        let server = match self.servers.find_server(tenant, &call.server.to_string()).await {
             Ok(server) => Some(server),
             Err(error) if error.kind() == error::ErrorKind::NotFound => None,
             Err(error) if error.code() == "server_not_in_file" => None,
@@ -179,7 +179,8 @@ impl Hub {
             (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
             stored = self.unseal(tenant, call.id, "result", call.result.as_deref()).await?;
             let filter = ApprovalFilter { call: Some(call.id), decision: None };
-            let page = self.store.approvals(tenant, &filter, &PageRequest { after: None, limit: 1 }).await?;
+            let page =
+                self.context.store.approvals(tenant, &filter, &PageRequest { after: None, limit: 1 }).await?;
             approval = page.items.first().map(|approval| approval.id);
         }
         let (result, warning) = match stored {
@@ -221,13 +222,13 @@ impl Hub {
         subscription: &mut EventSubscription,
     ) -> Result<()> {
         let (id_text, mut shutdown, mut is_shutting_down) =
-            (id.to_string(), self.shutdown_started.subscribe(), false);
+            (id.to_string(), self.context.shutdown_started.subscribe(), false);
         let mut polls = interval_at(Instant::now() + POLL_INTERVAL, POLL_INTERVAL);
         loop {
             let next = tokio::select! {
                 () = async { drop(shutdown.wait_for(Option::is_some).await) }, if !is_shutting_down => {
                     is_shutting_down = true;
-                    let call = self.store.call(tenant, id).await?;
+                    let call = self.context.store.call(tenant, id).await?;
                     if call.is_none_or(|call| call.status == CallStatus::Pending) {
                         return Ok(());
                     }
@@ -241,7 +242,7 @@ impl Hub {
                     event.body["status"].as_str().and_then(CallStatus::find).is_some_and(CallStatus::is_final)
                 }
                 Some(_) => false,
-                None => self.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final()),
+                None => self.context.store.call(tenant, id).await?.is_none_or(|call| call.status.is_final()),
             };
             if is_finished {
                 return Ok(());
@@ -280,9 +281,9 @@ impl Hub {
         text: &str,
     ) -> CallOutcome {
         let error = self.sealed_error(tenant, call, status, Some(text.to_owned())).await;
-        let server = self.find_server(tenant, &server.to_string()).await.ok();
+        let server = self.servers.find_server(tenant, &server.to_string()).await.ok();
         let retains_arguments = server.is_some_and(|server| server.settings.keep_history);
-        CallOutcome { status, result: None, error, at: self.platform.now(), retains_arguments }
+        CallOutcome { status, result: None, error, at: self.context.platform.now(), retains_arguments }
     }
 
     /// Encrypts the error message of a call for its record. Without a text, only a generic one for the status is
@@ -319,7 +320,7 @@ impl Hub {
         part: &str,
         value: &Value,
     ) -> Result<Vec<u8>> {
-        self.keys.encrypt(tenant, &part_binding(call, part), value.to_string().as_bytes()).await
+        self.context.keys.encrypt(tenant, &part_binding(call, part), value.to_string().as_bytes()).await
     }
 
     pub(in crate::hub) async fn unseal(
@@ -330,7 +331,7 @@ impl Hub {
         sealed: Option<&[u8]>,
     ) -> Result<Option<Value>> {
         let Some(sealed) = sealed else { return Ok(None) };
-        let plaintext = self.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
+        let plaintext = self.context.keys.decrypt(tenant, &part_binding(call, part), sealed).await?;
         let broken = |_| {
             Error::new(
                 error::ErrorKind::Internal,

@@ -15,8 +15,9 @@ use super::sessions::{NewSession, RequestClient};
 use super::users::UserRecord;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::hub::oauth::CALLBACK;
-use crate::hub::{Hub, LOCAL, LOCAL_USER, delete_children, document, upsert};
+use crate::hub::identity::Identity;
+use crate::hub::upstream::oauth::CALLBACK;
+use crate::hub::{LOCAL, LOCAL_USER, delete_children, document, upsert};
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 
 /// Lifetime of a login link.
@@ -54,7 +55,7 @@ fn link_id(link: &Secret) -> String {
     Digest::of("linchpin link").part(link.expose()).finish().to_string()
 }
 
-impl Hub {
+impl Identity {
     /// Creates a secret that logs the local user in once, within 15 minutes, at any hub on the same store. Using one
     /// invalidates all others; creating one does not, since each hub shows its own. Returns `None` if a user has a
     /// password.
@@ -66,11 +67,14 @@ impl Hub {
     }
 
     async fn new_link(&self, by_operator: bool) -> Result<Secret> {
-        let secret = random_secret(&*self.platform);
-        let link =
-            LoginLinkRecord { id: link_id(&secret), expires_at: self.platform.now() + LINK_TTL, by_operator };
+        let secret = random_secret(&*self.context.platform);
+        let link = LoginLinkRecord {
+            id: link_id(&secret),
+            expires_at: self.context.platform.now() + LINK_TTL,
+            by_operator,
+        };
         let document = document(DocumentKind::Link, &link.id, &link)?.with_parent(LOCAL_USER);
-        self.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await?;
+        self.context.store.commit(LOCAL, Batch::new().change(upsert(document, 0))).await?;
         if let Err(error) = self.prune_login_links(&link).await {
             tracing::warn!(%error, "failed to delete expired login links");
         }
@@ -80,12 +84,12 @@ impl Hub {
     /// Creates a one-time login link for the local user. Only for the operator on the machine of the hub, who could set
     /// the password as well.
     pub async fn create_operator_login_link(&self) -> Result<LoginLink> {
-        let base = self.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
+        let base = self.context.options.callback.as_deref().and_then(|url| url.strip_suffix(CALLBACK));
         let base = base.ok_or_else(|| {
             let text = "this hub was started without a URL for browsers, so it cannot create a login link";
             Error::new(error::ErrorKind::Unavailable, "no_address", text)
         })?;
-        let expires = self.platform.now() + LINK_TTL;
+        let expires = self.context.platform.now() + LINK_TTL;
         let secret = self.new_link(true).await?;
         Ok(LoginLink { url: format!("{base}/sign-in?token={}", secret.expose()), expires })
     }
@@ -93,14 +97,15 @@ impl Hub {
     /// Deletes expired login links, and the oldest ones beyond the limit.
     async fn prune_login_links(&self, newest: &LoginLinkRecord) -> Result<()> {
         let mut all = self
+            .context
             .load_all::<LoginLinkRecord>(LOCAL, DocumentKind::Link, Some(&LOCAL_USER.to_string()))
             .await?;
         all.retain(|(link, _)| link.id != newest.id);
         all.sort_by_key(|(link, _)| Reverse(link.expires_at));
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         for ((link, _), count) in all.into_iter().zip(2..) {
             if count > MAX_LINKS || now >= link.expires_at {
-                self.delete_if_present(LOCAL, DocumentKey::new(DocumentKind::Link, link.id)).await?;
+                self.context.delete_if_present(LOCAL, DocumentKey::new(DocumentKind::Link, link.id)).await?;
             }
         }
         Ok(())
@@ -110,14 +115,14 @@ impl Hub {
     /// throttle does not apply: a link cannot be guessed.
     pub async fn redeem_login_link(&self, secret: &Secret, from: &RequestClient) -> Result<NewSession> {
         let id = link_id(secret);
-        let found = self.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
+        let found = self.context.load::<LoginLinkRecord>(LOCAL, DocumentKind::Link, &id).await?;
         let rejected = || unauthenticated(MSG_INVALID_LINK);
         let (link, _) =
-            found.filter(|(link, _)| self.platform.now() < link.expires_at).ok_or_else(rejected)?;
+            found.filter(|(link, _)| self.context.platform.now() < link.expires_at).ok_or_else(rejected)?;
         if !link.by_operator && self.has_password().await? {
             return Err(rejected());
         }
-        let (user, _) = self.require::<UserRecord>(LOCAL, DocumentKind::User, LOCAL_USER).await?;
+        let (user, _) = self.context.require::<UserRecord>(LOCAL, DocumentKind::User, LOCAL_USER).await?;
         let removed = vec![
             StoreChange::Delete(DocumentKey::new(DocumentKind::Link, id)),
             delete_children(DocumentKind::Link, LOCAL_USER),

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use crate::audit::AuditEntry;
-use crate::hub::Hub;
-use crate::hub::repeated_events::{RepeatCounter, RepeatedEvent};
+use crate::hub::audit::repeated_events::{RepeatCounter, RepeatedEvent};
+use crate::hub::identity::Identity;
 use crate::id::{TenantId, UserId};
 
 /// Reason why a login or a password change was rejected.
@@ -68,27 +68,30 @@ impl RepeatedEvent for RejectedLogin {
     }
 }
 
-impl Hub {
+impl Identity {
     /// Counts a rejected login for the audit. The first of its kind is written in the background: the response time
     /// must not reveal whether a user has the name.
     pub(in crate::hub) fn record_rejected_login(&self, rejected: RejectedLogin) {
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         let (first, Some(count)) = self.authenticator.rejected_logins.count(rejected, now) else { return };
         tracing::warn!(tenant.id = %first.tenant, source = ?first.source, reason = first.reason.name(), "login rejected");
-        let (all, store) = (self.authenticator.rejected_logins.clone(), self.store.clone());
-        self.tasks.spawn(async move { all.write(&*store, &first, (now, count)).await });
+        let (all, store) = (self.authenticator.rejected_logins.clone(), self.context.store.clone());
+        self.context.tasks.spawn(async move { all.write(&*store, &first, (now, count)).await });
     }
 
     /// Writes the counts of repeated rejected logins to the audit: those that are due, or all.
     pub(in crate::hub) async fn flush_rejected_logins(&self, all: bool) {
-        self.authenticator.rejected_logins.write_due(&*self.store, self.platform.now(), all).await;
+        self.authenticator
+            .rejected_logins
+            .write_due(&*self.context.store, self.context.platform.now(), all)
+            .await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hub::repeated_events::MAX_KINDS;
+    use crate::hub::audit::repeated_events::MAX_KINDS;
 
     fn rejected_login(source: u32) -> RejectedLogin {
         let source = Some(IpAddr::V4(source.into()));

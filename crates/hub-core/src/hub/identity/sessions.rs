@@ -16,7 +16,8 @@ use super::users::{UserRecord, UserView};
 use crate::actor::{Actor, Subject};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
-use crate::hub::{Hub, document, event_payloads, upsert};
+use crate::hub::identity::Identity;
+use crate::hub::{document, event_payloads, upsert};
 use crate::id::{TenantId, UserId};
 use crate::store::{Batch, Document, DocumentKey, DocumentKind, StoreChange};
 
@@ -121,7 +122,7 @@ pub(in crate::hub) fn user_limit(user: UserId) -> AttemptLimit {
     }
 }
 
-impl Hub {
+impl Identity {
     /// Logs a user in with a password. Each login starts a new session.
     pub async fn log_in(
         &self,
@@ -152,7 +153,7 @@ impl Hub {
     }
 
     async fn find_user_by_name(&self, tenant: TenantId, name: &str) -> Result<Option<UserRecord>> {
-        let found = self.store.document_by_name(tenant, DocumentKind::User, name).await?;
+        let found = self.context.store.document_by_name(tenant, DocumentKind::User, name).await?;
         found.map(|stored| stored.document.parse_body()).transpose()
     }
 
@@ -162,7 +163,7 @@ impl Hub {
         limits: &[AttemptLimit],
         rejected: &RejectedLogin,
     ) -> Result<()> {
-        let Err(wait) = self.authenticator.throttle.count_attempt(limits, self.platform.now()) else {
+        let Err(wait) = self.authenticator.throttle.count_attempt(limits, self.context.platform.now()) else {
             return Ok(());
         };
         self.record_rejected_login(RejectedLogin {
@@ -188,7 +189,7 @@ impl Hub {
         let (signed_in, mut batch) =
             self.new_session(tenant, user, by, from, Batch::new().change(require_user))?;
         batch.changes.extend(changes);
-        self.store.commit(tenant, batch).await?;
+        self.context.store.commit(tenant, batch).await?;
         Ok(signed_in)
     }
 
@@ -201,7 +202,7 @@ impl Hub {
         from: &RequestClient,
         batch: Batch,
     ) -> Result<(NewSession, Batch)> {
-        let (cookie, now) = (random_secret(&*self.platform), self.platform.now());
+        let (cookie, now) = (random_secret(&*self.context.platform), self.context.platform.now());
         let (id, host) = (session_id(&cookie), from.host.clone());
         let session = BrowserSessionRecord {
             id,
@@ -212,7 +213,7 @@ impl Hub {
             host,
         };
         let actor = Actor::new(tenant, Subject::User(user.id));
-        let entry = self.entry(actor, "session.started").with("by", by);
+        let entry = self.context.entry(actor, "session.started").with("by", by);
         let batch = batch.change(upsert(session.document()?, 0)).audit(entry);
         let (csrf, expires) = (csrf_token(&cookie), now + SESSION_TTL);
         Ok((NewSession { cookie, csrf, actor, user: user.view(), expires }, batch))
@@ -220,13 +221,16 @@ impl Hub {
 
     /// Deletes the expired sessions of a user.
     async fn prune_sessions(&self, tenant: TenantId, user: &UserRecord) -> Result<()> {
-        let now = self.platform.now();
+        let now = self.context.platform.now();
         let all = self
+            .context
             .load_all::<BrowserSessionRecord>(tenant, DocumentKind::Session, Some(&user.id.to_string()))
             .await?;
         for (session, _) in all {
             if session.is_expired(now) || session.password_version != user.password_version {
-                self.delete_if_present(tenant, DocumentKey::new(DocumentKind::Session, session.id)).await?;
+                self.context
+                    .delete_if_present(tenant, DocumentKey::new(DocumentKind::Session, session.id))
+                    .await?;
             }
         }
         Ok(())
@@ -237,12 +241,12 @@ impl Hub {
         let Some((tenant, session, version)) = self.valid_session(cookie, host).await? else {
             return Ok(None);
         };
-        let (actor, now) = (Actor::new(tenant, Subject::User(session.user)), self.platform.now());
+        let (actor, now) = (Actor::new(tenant, Subject::User(session.user)), self.context.platform.now());
         if now >= session.last_used + TOUCH_INTERVAL {
             let session = BrowserSessionRecord { last_used: now, ..session };
             let batch = Batch::new().change(upsert(session.document()?, version));
             // A concurrent request may have stored it already, and a full disk must not log the user out.
-            if let Err(error) = self.store.commit(tenant, batch).await {
+            if let Err(error) = self.context.store.commit(tenant, batch).await {
                 tracing::debug!(%error, "failed to store the last use of a session");
             }
         }
@@ -262,15 +266,16 @@ impl Hub {
         host: &str,
     ) -> Result<Option<(TenantId, BrowserSessionRecord, u64)>> {
         let Some((tenant, session, version)) = self.find_session(cookie).await? else { return Ok(None) };
-        let user = self.load::<UserRecord>(tenant, DocumentKind::User, session.user).await?;
+        let user = self.context.load::<UserRecord>(tenant, DocumentKind::User, session.user).await?;
         let is_outdated = user.is_none_or(|(user, _)| user.password_version != session.password_version);
         let is_same_host = !host.is_empty() && session.host == host;
-        let is_valid = !is_outdated && is_same_host && !session.is_expired(self.platform.now());
+        let is_valid = !is_outdated && is_same_host && !session.is_expired(self.context.platform.now());
         Ok(is_valid.then_some((tenant, session, version)))
     }
 
     async fn find_session(&self, cookie: &Secret) -> Result<Option<(TenantId, BrowserSessionRecord, u64)>> {
         let found = self
+            .context
             .store
             .document_in_any_tenant(&DocumentKey::new(DocumentKind::Session, session_id(cookie)))
             .await?;
@@ -280,11 +285,11 @@ impl Hub {
     /// Ends the browser session of this cookie. Succeeds if it has already ended.
     pub async fn log_out(&self, cookie: &Secret) -> Result<()> {
         let Some((tenant, session, _)) = self.find_session(cookie).await? else { return Ok(()) };
-        let entry = self.entry(Actor::new(tenant, Subject::User(session.user)), "session.ended");
+        let entry = self.context.entry(Actor::new(tenant, Subject::User(session.user)), "session.ended");
         let removed = StoreChange::Delete(DocumentKey::new(DocumentKind::Session, session_id(cookie)));
         let batch =
             Batch::new().change(removed).audit(entry).with_event(event_payloads::sessions(session.user));
-        match self.commit_subject(tenant, batch, Subject::User(session.user)).await {
+        match self.upstream.commit_subject(tenant, batch, Subject::User(session.user)).await {
             Err(error) if error.kind() != error::ErrorKind::NotFound => Err(error),
             _ => Ok(()), // ended, or already ended elsewhere
         }

@@ -16,7 +16,8 @@ use crate::api_token;
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::events::NewEvent;
-use crate::hub::{Hub, LOCAL, LOCAL_USER, document, upsert};
+use crate::hub::identity::Identity;
+use crate::hub::{LOCAL, LOCAL_USER, document, upsert};
 use crate::id::{TenantId, TokenId};
 use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
 
@@ -64,7 +65,7 @@ impl TokenRecord {
     }
 }
 
-impl Hub {
+impl Identity {
     /// Issues a token for an agent or for the calling user. The secret is returned only here.
     pub async fn issue_token(
         &self,
@@ -86,11 +87,12 @@ impl Hub {
         let name = check_name(text)?;
         let (parent, version) = self.owner_of_tokens(actor.tenant(), owner).await?;
         let owner_name = self.names(actor.tenant()).get(&owner.to_string()).await?;
-        let ((id, secret, digest), created) = (api_token::issue(&*self.platform), self.platform.now());
+        let ((id, secret, digest), created) =
+            (api_token::issue(&*self.context.platform), self.context.platform.now());
         let expires = created + Duration::from_hours(24 * u64::from(days));
         let token =
             TokenRecord { id, owner: owner.to_string(), name, digest: digest.to_string(), created, expires };
-        let entry = self.entry(actor, "token.issued").with("token", id.to_string());
+        let entry = self.context.entry(actor, "token.issued").with("token", id.to_string());
         let entry = entry.with("owner", &*token.owner).with("name", &*token.name);
         let token_document = document(DocumentKind::Token, id, &token)?.with_parent(&parent.id);
         let require_owner = match owner {
@@ -99,7 +101,7 @@ impl Hub {
             Subject::Agent(_) | Subject::Hub => StoreChange::RequireExists(parent),
         };
         let batch = Batch::new().change(require_owner).change(upsert(token_document, 0)).audit(entry);
-        self.store.commit(actor.tenant(), batch.with_event(token_event(&token))).await?;
+        self.context.store.commit(actor.tenant(), batch.with_event(token_event(&token))).await?;
         Ok((secret, token.view(owner_name)))
     }
 
@@ -126,7 +128,7 @@ impl Hub {
                 return Err(Error::invalid("owner", text));
             }
         };
-        let found = self.store.document(tenant, &key).await?;
+        let found = self.context.store.document(tenant, &key).await?;
         let missing = || Error::not_found(key.kind.name(), &key.id);
         let version = found.ok_or_else(missing)?.version;
         Ok((key, version))
@@ -136,14 +138,17 @@ impl Hub {
     pub async fn tokens(&self, actor: Actor, owner: Subject) -> Result<Vec<TokenView>> {
         actor.require_user()?;
         let (parent, _) = self.owner_of_tokens(actor.tenant(), owner).await?;
-        let all = self.load_all::<TokenRecord>(actor.tenant(), DocumentKind::Token, Some(&parent.id)).await?;
+        let all = self
+            .context
+            .load_all::<TokenRecord>(actor.tenant(), DocumentKind::Token, Some(&parent.id))
+            .await?;
         self.view_tokens(actor.tenant(), all.into_iter().map(|(token, _)| token)).await
     }
 
     /// Lists the tokens of the calling user and of all agents.
     pub async fn all_tokens(&self, actor: Actor) -> Result<Vec<TokenView>> {
         let own_subject = Subject::User(actor.require_user()?).to_string();
-        let all = self.load_all::<TokenRecord>(actor.tenant(), DocumentKind::Token, None).await?;
+        let all = self.context.load_all::<TokenRecord>(actor.tenant(), DocumentKind::Token, None).await?;
         let is_shown = |token: &TokenRecord| token.owner == own_subject || token.owner.starts_with("agent:");
         self.view_tokens(actor.tenant(), all.into_iter().map(|(token, _)| token).filter(is_shown)).await
     }
@@ -151,14 +156,18 @@ impl Hub {
     /// Revokes an API token. It is rejected from the next request on.
     pub async fn revoke_token(&self, actor: Actor, owner: Subject, id: TokenId) -> Result<()> {
         actor.require_user()?;
-        let (token, _) = self.require::<TokenRecord>(actor.tenant(), DocumentKind::Token, id).await?;
+        let (token, _) = self.context.require::<TokenRecord>(actor.tenant(), DocumentKind::Token, id).await?;
         if token.owner != owner.to_string() {
             return Err(Error::not_found("token", id));
         }
-        let entry =
-            self.entry(actor, "token.revoked").with("token", id.to_string()).with("owner", &*token.owner);
+        let entry = self
+            .context
+            .entry(actor, "token.revoked")
+            .with("token", id.to_string())
+            .with("owner", &*token.owner);
         let removed = StoreChange::Delete(DocumentKey::new(DocumentKind::Token, id));
-        self.store
+        self.context
+            .store
             .commit(actor.tenant(), Batch::new().change(removed).audit(entry).with_event(token_event(&token)))
             .await
     }
@@ -183,12 +192,16 @@ impl Hub {
             return is_match.then(|| Actor::new(LOCAL, Subject::User(LOCAL_USER))).ok_or_else(rejected);
         }
         let token = self.token_snapshot(id).await?.ok_or_else(rejected)?;
-        if !digest_matches(digest, &token.record.digest) || self.platform.now() >= token.record.expires {
+        if !digest_matches(digest, &token.record.digest)
+            || self.context.platform.now() >= token.record.expires
+        {
             return Err(rejected());
         }
         let (tenant, owner) = (token.tenant, token.owner);
         let is_valid = match owner {
-            Subject::User(user) => self.load::<UserRecord>(tenant, DocumentKind::User, user).await?.is_some(),
+            Subject::User(user) => {
+                self.context.load::<UserRecord>(tenant, DocumentKind::User, user).await?.is_some()
+            }
             Subject::Agent(agent) => {
                 self.agent_snapshot(tenant, agent).await?.is_some_and(|snapshot| snapshot.agent.enabled)
             }

@@ -12,7 +12,8 @@ use super::passwords::{self, PasswordHash};
 use super::sessions::{NewSession, RequestClient, user_limit};
 use crate::actor::{Actor, Subject};
 use crate::error::{self, Error, Result};
-use crate::hub::{Hub, LOCAL, LOCAL_USER, delete_children, document, event_payloads, upsert};
+use crate::hub::identity::Identity;
+use crate::hub::{LOCAL, LOCAL_USER, delete_children, document, event_payloads, upsert};
 use crate::id::{TenantId, UserId};
 use crate::store::{Batch, Document, DocumentKey, DocumentKind, StoreChange};
 
@@ -86,10 +87,10 @@ impl UserRecord {
     }
 }
 
-impl Hub {
+impl Identity {
     /// Creates the built-in user if there is none.
     pub async fn ensure_local_user(&self) -> Result<()> {
-        if self.load::<UserRecord>(LOCAL, DocumentKind::User, LOCAL_USER).await?.is_some() {
+        if self.context.load::<UserRecord>(LOCAL, DocumentKind::User, LOCAL_USER).await?.is_some() {
             return Ok(());
         }
         match self.create_user(Actor::new(LOCAL, Subject::Hub), LOCAL_USER, "local").await {
@@ -101,22 +102,23 @@ impl Hub {
     /// Lists all users of the tenant.
     pub async fn users(&self, actor: Actor) -> Result<Vec<UserView>> {
         actor.require_user()?;
-        let all = self.load_all::<UserRecord>(actor.tenant(), DocumentKind::User, None).await?;
+        let all = self.context.load_all::<UserRecord>(actor.tenant(), DocumentKind::User, None).await?;
         Ok(all.iter().map(|(user, _)| user.view()).collect())
     }
 
     /// Adds a user. The user cannot log in without a password.
     pub async fn add_user(&self, actor: Actor, name: &str) -> Result<UserView> {
         actor.require_user()?;
-        self.create_user(actor, UserId::new(&*self.platform), name).await
+        self.create_user(actor, UserId::new(&*self.context.platform), name).await
     }
 
     async fn create_user(&self, actor: Actor, id: UserId, text: &str) -> Result<UserView> {
-        let created = self.platform.now();
+        let created = self.context.platform.now();
         let user = UserRecord { id, name: check_name(text)?, password: None, password_version: 0, created };
-        let entry = self.entry(actor, "user.added").with("user", id.to_string()).with("name", &*user.name);
+        let entry =
+            self.context.entry(actor, "user.added").with("user", id.to_string()).with("name", &*user.name);
         let batch = Batch::new().change(upsert(user.document()?, 0)).audit(entry);
-        self.store.commit(actor.tenant(), batch.with_event(event_payloads::user(id))).await?;
+        self.context.store.commit(actor.tenant(), batch.with_event(event_payloads::user(id))).await?;
         Ok(user.view())
     }
 
@@ -137,16 +139,18 @@ impl Hub {
         }
         passwords::check_password(password)?;
         let tenant = actor.tenant();
-        let (mut user, version) = self.require::<UserRecord>(tenant, DocumentKind::User, user).await?;
+        let (mut user, version) =
+            self.context.require::<UserRecord>(tenant, DocumentKind::User, user).await?;
         let mut browser = None;
         if let ChangedBy::User { old_password, session } = by {
             self.check_old_password(tenant, &user, old_password, session).await?;
             browser = session;
         }
         let ticket = self.authenticator.enqueue(QueueOwner::User(user.id))?;
-        user.password = Some(self.authenticator.hash_password(ticket, &self.platform, password).await?);
+        user.password =
+            Some(self.authenticator.hash_password(ticket, &self.context.platform, password).await?);
         user.password_version += 1;
-        let entry = self.entry(actor, "user.password_set").with("user", user.id.to_string());
+        let entry = self.context.entry(actor, "user.password_set").with("user", user.id.to_string());
         let mut batch =
             Batch::new().change(upsert(user.document()?, version)).audit(entry.with("by", by.name()));
         batch
@@ -165,7 +169,7 @@ impl Hub {
             .with_event(event_payloads::sessions(user.id))
             .with_event(tokens)
             .with_event(event_payloads::user(user.id));
-        self.commit_subject(tenant, batch, Subject::User(user.id)).await?;
+        self.upstream.commit_subject(tenant, batch, Subject::User(user.id)).await?;
         Ok(PasswordChange { user: user.view(), session })
     }
 
@@ -212,14 +216,15 @@ impl Hub {
     pub async fn remove_user(&self, actor: Actor, user: UserId) -> Result<()> {
         actor.require_user()?;
         let tenant = actor.tenant();
-        let (found, _) = self.require::<UserRecord>(tenant, DocumentKind::User, user).await?;
+        let (found, _) = self.context.require::<UserRecord>(tenant, DocumentKind::User, user).await?;
         if (tenant, user) == (LOCAL, LOCAL_USER)
-            || self.load_all::<UserRecord>(tenant, DocumentKind::User, None).await?.len() < 2
+            || self.context.load_all::<UserRecord>(tenant, DocumentKind::User, None).await?.len() < 2
         {
             let text = "the last user and the built-in user cannot be removed: change the password instead";
             return Err(Error::new(error::ErrorKind::Conflict, "last_user", text));
         }
-        let entry = self.entry(actor, "user.removed").with("user", user.to_string()).with("name", found.name);
+        let entry =
+            self.context.entry(actor, "user.removed").with("user", user.to_string()).with("name", found.name);
         let mut batch =
             Batch::new().change(StoreChange::Delete(DocumentKey::new(DocumentKind::User, user))).audit(entry);
         batch
@@ -229,12 +234,12 @@ impl Hub {
             .with_event(event_payloads::sessions(user))
             .with_event(event_payloads::tokens(Subject::User(user)))
             .with_event(event_payloads::user(user));
-        self.commit_subject(tenant, batch, Subject::User(user)).await
+        self.upstream.commit_subject(tenant, batch, Subject::User(user)).await
     }
 
     /// Reports whether any user of the local tenant has a password.
     pub async fn has_password(&self) -> Result<bool> {
-        let all = self.load_all::<UserRecord>(LOCAL, DocumentKind::User, None).await?;
+        let all = self.context.load_all::<UserRecord>(LOCAL, DocumentKind::User, None).await?;
         Ok(all.iter().any(|(user, _)| user.password.is_some()))
     }
 }

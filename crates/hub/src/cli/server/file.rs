@@ -115,7 +115,7 @@ async fn remove_configured(context: &CommandContext, server_arg: &ServerArg) -> 
     let (store, keys) = (paths.open_existing_store().await?, paths.read_keys()?);
     config::remove(&paths.config, &server_arg.server)?;
     let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), HubOptions::default());
-    Ok(hub.delete_configured(LOCAL, &server_arg.server).await?)
+    Ok(hub.registry().delete_configured(LOCAL, &server_arg.server).await?)
 }
 
 /// Makes the hub reload the configuration file, and waits until the server satisfies `is_applied`.

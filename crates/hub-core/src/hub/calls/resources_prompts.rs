@@ -1,0 +1,215 @@
+//! Resources, resource templates and prompts of upstream servers, fetched on request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use linchpin::client::{Item, Pages};
+use linchpin::encode::{Encode, to_value};
+use linchpin::{CallError, Client, ClientError, Revision, code};
+use serde_json::Value;
+
+use crate::actor::Actor;
+use crate::agent::Agent;
+use crate::connection::{backoff, is_retryable};
+use crate::error::{Error, Result};
+use crate::hub::calls::Calls;
+use crate::hub::upstream::connect::request_error;
+use crate::policy::PolicyReason;
+use crate::secrets::redact::Redactor;
+use crate::server::Server;
+use crate::store::{Batch, DocumentKey, DocumentKind, StoreChange};
+use crate::text::shorten;
+
+const MAX_URI_LEN: usize = 8_192;
+
+/// Which list of a server is read: resources, resource templates or prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureList {
+    /// List of resources.
+    Resources,
+    /// List of resource templates.
+    Templates,
+    /// List of prompts.
+    Prompts,
+}
+
+impl FeatureList {
+    fn name(self) -> &'static str {
+        match self {
+            FeatureList::Resources => "resources",
+            FeatureList::Templates => "resource templates",
+            FeatureList::Prompts => "prompts",
+        }
+    }
+}
+
+/// Terms for reading a resource or rendering a prompt: noun and field in errors, actions in the audit.
+struct ReadOperation {
+    name: &'static str,
+    field: &'static str,
+    read_action: &'static str,
+    denied_action: &'static str,
+}
+
+const RESOURCE: ReadOperation = ReadOperation {
+    name: "resource",
+    field: "uri",
+    read_action: "resource.read",
+    denied_action: "resource.rejected",
+};
+const PROMPT: ReadOperation = ReadOperation {
+    name: "prompt",
+    field: "prompt",
+    read_action: "prompt.rendered",
+    denied_action: "prompt.rejected",
+};
+
+impl Calls {
+    /// Lists resources, templates or prompts of a server.
+    pub async fn list_feature(&self, actor: Actor, server: &str, feature: FeatureList) -> Result<Vec<Value>> {
+        let entry = |server: &str| {
+            self.context.entry(actor, "call.rate_limited").with("server", server).with("list", feature.name())
+        };
+        self.consume_rate_limit(actor, || entry(server)).await?;
+        let server = self.registry.visible_server(actor, server).await?;
+        if !self.may_read_features(actor, &server).await?.0 {
+            return Ok(Vec::new());
+        }
+        let capabilities = self.upstream.connection_for(actor, &server).await?.capabilities().clone();
+        let is_offered = match feature {
+            FeatureList::Resources | FeatureList::Templates => capabilities.resources.is_some(),
+            FeatureList::Prompts => capabilities.prompts.is_some(),
+        };
+        if !is_offered {
+            return Ok(Vec::new());
+        }
+        self.consume_server_rate_limit(actor, &server, || entry(&server.id.to_string())).await?;
+        let send = |client: Client| async move {
+            match feature {
+                FeatureList::Resources => list_all(client.resources()).await,
+                FeatureList::Templates => list_all(client.resource_templates()).await,
+                FeatureList::Prompts => list_all(client.prompts()).await,
+            }
+        };
+        let (listed, redactor) = self
+            .send_read(actor, &server, "the resources or prompts of the server cannot be listed", send)
+            .await?;
+        Ok(listed.into_iter().map(|item| redactor.redact(item)).collect())
+    }
+
+    /// Reads a resource of a server and records it in the audit.
+    pub async fn read_resource(&self, actor: Actor, server: &str, uri: &str) -> Result<Value> {
+        if uri.is_empty() || uri.len() > MAX_URI_LEN {
+            return Err(Error::invalid("uri", format!("must be 1 to {MAX_URI_LEN} bytes")));
+        }
+        let server = self.admit(actor, server, &RESOURCE, uri).await?;
+        let send = |client: Client| client.read(uri).into_future();
+        let (contents, redactor) =
+            self.send_read(actor, &server, "failed to read the resource", send).await?;
+        self.bounded(&redactor, to_value(&contents, Revision::LATEST))
+    }
+
+    /// Renders a prompt of a server and records it in the audit.
+    pub async fn get_prompt(
+        &self,
+        actor: Actor,
+        server: &str,
+        name: &str,
+        arguments: BTreeMap<String, String>,
+    ) -> Result<Value> {
+        let server = self.admit(actor, server, &PROMPT, name).await?;
+        let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
+        let (prompt, redactor) = self.send_read(actor, &server, "failed to get the prompt", send).await?;
+        self.bounded(&redactor, to_value(&prompt, Revision::LATEST))
+    }
+
+    /// Reports whether the caller may use resources and prompts of a server: an agent only if the whole server was
+    /// granted, not some of its tools. Also returns the version of the agent that the decision is based on.
+    async fn may_read_features(
+        &self,
+        actor: Actor,
+        server: &Server,
+    ) -> Result<(bool, Option<(DocumentKey, u64)>)> {
+        let Some(id) = actor.agent() else { return Ok((true, None)) };
+        let (agent, version) = self.context.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
+        Ok((agent.has_full_access(server.id), Some((DocumentKey::new(DocumentKind::Agent, id), version))))
+    }
+
+    /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
+    async fn admit(&self, actor: Actor, server: &str, read: &ReadOperation, name: &str) -> Result<Server> {
+        let entry = |action, server: &str| {
+            self.context.entry(actor, action).with("server", server).with(read.field, name)
+        };
+        self.consume_rate_limit(actor, || entry("call.rate_limited", server)).await?;
+        let server = self.registry.visible_server(actor, server).await?;
+        let id = server.id.to_string();
+        let (is_granted, agent) = self.may_read_features(actor, &server).await?;
+        if !is_granted {
+            let rejected = entry(read.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
+            self.audit.audit_rejection_later(actor.tenant(), rejected);
+            return Err(Error::not_found(read.name, shorten(name)));
+        }
+        self.consume_server_rate_limit(actor, &server, || entry("call.rate_limited", &id)).await?;
+        let mut batch = Batch::new().audit(entry(read.read_action, &id));
+        if self.context.store.shared().is_some() {
+            // Fail if another hub has changed one of these documents.
+            let by = std::iter::once((DocumentKey::new(DocumentKind::Server, server.id), server.version))
+                .chain(agent);
+            batch = batch.change(StoreChange::RequireVersions(by.collect()));
+        }
+        self.context.store.commit(actor.tenant(), batch).await?;
+        Ok(server)
+    }
+
+    /// Sends a read-only request, such as `resources/read`, to a server. Retries transient failures after a backoff, up
+    /// to the configured attempts of the server.
+    async fn send_read<T, F: Future<Output = Result<T, ClientError>>>(
+        &self,
+        actor: Actor,
+        server: &Server,
+        failure: &str,
+        send: impl Fn(Client) -> F,
+    ) -> Result<(T, Arc<Redactor>)> {
+        let (mut attempts, mut was_closed) = (0, false);
+        loop {
+            let client = self.upstream.connection_for(actor, server).await?;
+            let error = match send(Client::clone(&client)).await {
+                Ok(response) => return Ok((response, client.redactor.clone())),
+                Err(error) => error,
+            };
+            // The connection had closed before anything was sent: use a new one at once, the first time.
+            let is_closed = matches!(error, ClientError::Call(CallError::Closed(_)));
+            if is_closed && !std::mem::replace(&mut was_closed, true) {
+                continue;
+            }
+            if attempts >= server.settings.retry_attempts || !is_retryable(&error) {
+                self.upstream.failed_request(&client, &error).await;
+                return Err(request_error(server, &client.redactor, failure, &error));
+            }
+            tokio::time::sleep(backoff(attempts)).await;
+            attempts += 1;
+        }
+    }
+
+    /// Redacts secrets in a resource or prompt of a server and enforces the size limit.
+    fn bounded(&self, redactor: &Redactor, result: Value) -> Result<Value> {
+        let result = redactor.redact(result);
+        let (size, limit) = (result.to_string().len(), self.context.options.result_limit);
+        if size > limit {
+            let text = format!("the result has {size} bytes; the limit is {limit} bytes");
+            return Err(Error::new(crate::ErrorKind::LimitExceeded, "result_too_large", text));
+        }
+        Ok(result)
+    }
+}
+
+async fn list_all<T: Item + Encode>(pages: Pages<T>) -> Result<Vec<Value>, ClientError> {
+    match pages.all().await {
+        Ok(items) => Ok(items.iter().map(|item| to_value(item, Revision::LATEST)).collect()),
+        // A server with resources need not support templates.
+        Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,69 @@
+//! Snapshots of agents and API tokens, which every call of an agent needs.
+
+use std::sync::Arc;
+
+use super::Identity;
+use super::tokens::TokenRecord;
+use crate::actor::{Actor, Subject};
+use crate::agent::Agent;
+use crate::error::Result;
+use crate::id::{AgentId, TenantId, TokenId};
+use crate::store::{DocumentKey, DocumentKind};
+
+/// Agent with the version of its document.
+pub(in crate::hub) struct AgentSnapshot {
+    pub(in crate::hub) agent: Agent,
+    pub(in crate::hub) version: u64,
+}
+
+/// API token: its owner, digest and expiry.
+pub(in crate::hub) struct TokenSnapshot {
+    pub(in crate::hub) tenant: TenantId,
+    pub(in crate::hub) record: TokenRecord,
+    pub(in crate::hub) owner: Subject,
+}
+
+impl Identity {
+    /// Returns the calling agent. `None` for a user. Fails for the hub itself.
+    pub(in crate::hub) async fn calling_agent(&self, actor: Actor) -> Result<Option<Arc<AgentSnapshot>>> {
+        let Some(id) = actor.agent() else { return actor.require_user().map(|_| None) };
+        self.agent_snapshot(actor.tenant(), id).await
+    }
+
+    /// Returns an agent with its version. `None` if it was removed.
+    pub(in crate::hub) async fn agent_snapshot(
+        &self,
+        tenant: TenantId,
+        id: AgentId,
+    ) -> Result<Option<Arc<AgentSnapshot>>> {
+        let (key, generation) = ((tenant, id), self.agents.generation());
+        if let Some(found) = self.agents.get(&key) {
+            return Ok(Some(found));
+        }
+        let Some((agent, version)) = self.context.load::<Agent>(tenant, DocumentKind::Agent, id).await?
+        else {
+            return Ok(None);
+        };
+        let snapshot = Arc::new(AgentSnapshot { agent, version });
+        self.agents.insert(generation, key, snapshot.clone());
+        Ok(Some(snapshot))
+    }
+
+    /// Returns an API token by its id. In a cluster it is always read from the store: another hub may have revoked it.
+    pub(in crate::hub) async fn token_snapshot(&self, id: TokenId) -> Result<Option<Arc<TokenSnapshot>>> {
+        let (generation, is_cached) = (self.tokens.generation(), self.context.store.shared().is_none());
+        if is_cached && let Some(found) = self.tokens.get(&id) {
+            return Ok(Some(found));
+        }
+        let found =
+            self.context.store.document_in_any_tenant(&DocumentKey::new(DocumentKind::Token, id)).await?;
+        let Some((tenant, stored)) = found else { return Ok(None) };
+        let record: TokenRecord = stored.document.parse_body()?;
+        let Ok(owner) = record.owner.parse() else { return Ok(None) };
+        let snapshot = Arc::new(TokenSnapshot { tenant, record, owner });
+        if is_cached {
+            self.tokens.insert(generation, id, snapshot.clone());
+        }
+        Ok(Some(snapshot))
+    }
+}

@@ -1,0 +1,126 @@
+//! Upstream servers: connections, credentials, environment secrets, OAuth and the egress policy.
+
+mod access;
+mod commit_effects;
+pub(super) mod connect;
+pub(super) mod credentials;
+mod env_secrets;
+pub mod oauth;
+
+use std::sync::Arc;
+
+use linchpin::client::ListChanged;
+use linchpin::egress::Egress;
+
+use self::access::UpstreamAccess;
+use self::oauth::OAuthBroker;
+use super::audit::Audit;
+use super::context::HubContext;
+use super::registry::directory::ServerDirectory;
+use super::registry::tools::sync_queue::SyncQueue;
+use super::snapshots::Snapshots;
+use crate::actor::Subject;
+use crate::connection::{ConnectionPool, ConnectionStatus};
+use crate::id::{ServerId, TenantId};
+use crate::server::Server;
+use crate::task_set::TaskSet;
+
+/// Access to the upstream servers: open connections, and what they authenticate with.
+pub struct Upstream {
+    context: Arc<HubContext>,
+    servers: Arc<ServerDirectory>,
+    connections: Arc<ConnectionPool>,
+    access: Snapshots<(TenantId, ServerId, Subject), UpstreamAccess>,
+    oauth_broker: OAuthBroker,
+    /// Servers whose tools are to be listed again.
+    sync_queue: Arc<SyncQueue>,
+}
+
+impl Upstream {
+    pub(in crate::hub) fn new(
+        context: Arc<HubContext>,
+        audit: &Audit,
+        servers: Arc<ServerDirectory>,
+        sync_queue: Arc<SyncQueue>,
+        egress: Egress,
+    ) -> Self {
+        let changed = {
+            let due = sync_queue.clone();
+            Arc::new(move |tenant, server, changed| {
+                if changed == ListChanged::Tools {
+                    due.add((tenant, server));
+                }
+            })
+        };
+        let (platform, events) = (context.platform.clone(), context.events.clone());
+        let connections =
+            ConnectionPool::new(platform, egress, events, changed, context.options.processes.clone());
+        let connections = connections
+            .on_denied(audit.denial_recorder())
+            .with_hub_secrets(context.keys.hub_secrets().clone());
+        let access = Snapshots::new(context.generation.clone());
+        let (connections, oauth_broker) = (Arc::new(connections), OAuthBroker::default());
+        Upstream { context, servers, connections, access, oauth_broker, sync_queue }
+    }
+
+    pub(in crate::hub) fn change_egress(&self, egress: &Egress) {
+        self.connections.change_egress(egress);
+    }
+
+    /// Returns the status of the connections to a server.
+    pub(in crate::hub) fn status(&self, tenant: TenantId, server: &Server) -> ConnectionStatus {
+        if server.settings.enabled {
+            self.connections.status(tenant, server.id)
+        } else {
+            ConnectionStatus::Disabled
+        }
+    }
+
+    /// Closes the connections to a server.
+    pub(in crate::hub) fn close_server(&self, tenant: TenantId, server: ServerId) {
+        self.connections.close_server(tenant, server);
+    }
+
+    /// Closes the connections to a server that are older than its version. With `stop_now`, their calls are not awaited.
+    pub(in crate::hub) fn invalidate(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        version: Option<u64>,
+        stop_now: bool,
+    ) {
+        self.connections.invalidate(tenant, server, version, stop_now);
+    }
+
+    /// Closes the connections of a user or agent.
+    pub(in crate::hub) fn close_subject(&self, tenant: TenantId, subject: Subject) {
+        self.connections.close_subject(tenant, subject);
+    }
+
+    /// Closes idle connections, and forgets the closed ones.
+    pub(in crate::hub) fn close_idle(&self) {
+        self.connections.close_idle();
+        self.connections.reap_closed();
+    }
+
+    pub(in crate::hub) async fn close_all(&self) {
+        self.connections.close_all().await;
+    }
+
+    /// Checks in tasks of this set whether idle connections to remote servers still work.
+    pub(in crate::hub) fn check_connections(self: &Arc<Self>, tasks: &TaskSet) {
+        for connection in self.connections.due_for_check() {
+            let upstream = self.clone();
+            tasks.spawn(async move {
+                if upstream.connections.ping_fails(&connection).await {
+                    let (tenant, server) = connection.upstream();
+                    upstream.schedule_sync(tenant, server);
+                }
+            });
+        }
+    }
+
+    fn schedule_sync(&self, tenant: TenantId, server: ServerId) {
+        self.sync_queue.add((tenant, server));
+    }
+}
