@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod command;
 mod conformance;
+mod coverage;
 mod dependency_budget;
 mod fuzz;
 mod interop;
@@ -31,6 +32,8 @@ cargo xtask <name>
   conformance [--server | --client] [--only SCENARIO]
                                   run the official conformance suite against our server and client
   fuzz [target] [--seconds N]     coverage-guided fuzzing, 30 seconds per target
+  coverage [CARGO TEST ARGUMENTS]
+                                  line coverage per crate, compared with the targets; without arguments by all tests
   prose-sample --seed N           120 random names, docs and texts, to test whether a newcomer understands them
   help                            this menu";
 
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         "interop" => interop::install(),
         "conformance" => conformance::run(rest),
         "fuzz" => fuzz::run(rest),
+        "coverage" => coverage::run(rest),
         "prose-sample" => prose_sample::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
