@@ -66,6 +66,7 @@ impl LineBuffer {
     }
 
     /// Returns the next line, or `None` if more bytes must be read first.
+    #[inline]
     pub fn next_line(&mut self) -> Option<FramedLine<'_>> {
         loop {
             let Some(length) = memchr::memchr(b'\n', &self.bytes[self.searched..self.end]) else {
