@@ -11,6 +11,7 @@ mod elicit;
 mod error;
 mod import;
 mod inspect;
+mod interaction;
 mod otel;
 #[cfg(target_os = "linux")]
 mod process_privacy;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -78,8 +77,7 @@ pub struct Peer {
 struct PeerShared {
     pending: Mutex<PendingRequests>,
     limit: usize,
-    /// Number of active pauses of the request timeouts.
-    paused: AtomicUsize,
+    pauses: Mutex<PauseClock>,
     /// Signal to the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
     timekeeper_wake: Arc<Notify>,
     /// Whether JSON-RPC ids are sent as strings.
@@ -114,6 +112,17 @@ struct Waiter {
     timeout: ResponseTimeout,
     /// Time at which the peer last reported progress.
     last_progress: Option<Instant>,
+}
+
+/// Pauses of the request timeouts.
+#[derive(Default)]
+struct PauseClock {
+    /// Number of active pauses.
+    active: usize,
+    /// Start of the current time with active pauses.
+    since: Option<Instant>,
+    /// Total length of earlier times with active pauses.
+    earlier: Duration,
 }
 
 enum WaiterState {
@@ -186,6 +195,10 @@ impl PeerShared {
         }
     }
 
+    fn lock_pauses(&self) -> MutexGuard<'_, PauseClock> {
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock_pending(&self) -> MutexGuard<'_, PendingRequests> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -229,7 +242,7 @@ impl PeerShared {
 
     /// Abandons requests whose deadline has passed. Returns the time of the next check.
     fn abandon_expired(&self) -> Option<Instant> {
-        let (now, paused) = (Instant::now(), self.paused.load(Ordering::Relaxed) > 0);
+        let (now, paused) = (Instant::now(), self.lock_pauses().active > 0);
         let (mut timed_out, mut next) = (Vec::new(), None::<Instant>);
         let mut pending = self.lock_pending();
         for (id, waiter) in pending.waiters.iter_mut().filter(|(_, waiter)| waiter.is_pending()) {
@@ -279,12 +292,12 @@ impl Peer {
         text_ids: bool,
         abandon: impl Fn(&Outbox, &Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
-        let (pending, paused, earlier) = (Mutex::default(), AtomicUsize::new(0), Arc::default());
+        let (pending, pauses, earlier) = (Mutex::default(), Mutex::default(), Arc::default());
         let abandon = Box::new(abandon);
         let shared = Arc::new(PeerShared {
             pending,
             limit,
-            paused,
+            pauses,
             timekeeper_wake: earlier,
             string_ids: text_ids,
             on_abandon: abandon,
@@ -355,13 +368,22 @@ impl Peer {
 
     /// Pauses all request timeouts until the returned guard is dropped, because the peer is waiting for this side.
     pub fn pause_timeouts(&self) -> TimeoutPause {
-        self.shared.paused.fetch_add(1, Ordering::Relaxed);
+        let mut pauses = self.shared.lock_pauses();
+        pauses.active += 1;
+        pauses.since.get_or_insert_with(Instant::now);
+        drop(pauses);
         TimeoutPause(self.shared.clone())
     }
 
     /// Reports whether the timeouts of pending requests are paused.
     pub fn has_paused_timeouts(&self) -> bool {
-        self.shared.paused.load(Ordering::Relaxed) > 0
+        self.shared.lock_pauses().active > 0
+    }
+
+    /// Returns for how long request timeouts were paused in total.
+    pub fn paused_time(&self) -> Duration {
+        let pauses = self.shared.lock_pauses();
+        pauses.earlier + pauses.since.map(|since| since.elapsed()).unwrap_or_default()
     }
 
     /// Records that progress on a request was reported, which extends its timeout if [`ResponseTimeout::extend_to`] is
@@ -396,6 +418,11 @@ impl Peer {
     pub fn fail(&self, id: &Id<'_>, error: CallError) {
         let Some(id) = self.shared.number(id) else { return };
         self.shared.resolve(id, |_| Err(error)); // the caller may have dropped the call already
+    }
+
+    /// Returns the number of the request with this JSON-RPC id, if this peer uses ids of this form.
+    pub fn number(&self, id: &Id<'_>) -> Option<i64> {
+        self.shared.number(id)
     }
 
     /// Reports whether a request is waiting for its response.
@@ -435,7 +462,12 @@ pub struct TimeoutPause(Arc<PeerShared>);
 
 impl Drop for TimeoutPause {
     fn drop(&mut self) {
-        self.0.paused.fetch_sub(1, Ordering::Relaxed);
+        let mut pauses = self.0.lock_pauses();
+        pauses.active -= 1;
+        if pauses.active == 0 {
+            let ended = pauses.since.take().map(|since| since.elapsed());
+            pauses.earlier += ended.unwrap_or_default();
+        }
     }
 }
 
@@ -614,6 +646,7 @@ mod tests {
             started.elapsed()
         );
         let paused_call = peer.request("asks", SECOND, |_, _| ()).unwrap();
+        assert_eq!(peer.paused_time(), SECOND * 100);
         let (started, _paused) = (Instant::now(), peer.pause_timeouts());
         assert!(with_timekeeper(&peer, paused_call).await.is_err(), "a pause is limited");
         assert!(started.elapsed() <= MAX_PAUSED_AGE + SECOND);

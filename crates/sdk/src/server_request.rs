@@ -11,9 +11,14 @@ use linchpin_protocol::wire::{InvalidValue, decode};
 use linchpin_protocol::{Error as ProtocolError, Method, Revision};
 use serde_json::{Value, json};
 
-/// Request of a server to its client: elicitation, sampling or roots.
+use crate::Error;
+
+/// Error code of a request that the user rejects, as in the examples of the specification.
+const USER_REJECTED: i64 = -1;
+
+/// Request of a server to its client: elicitation, sampling or roots. It is the same in all protocol revisions.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ServerRequest {
+pub enum ServerRequest {
     /// Elicitation: a form or a URL for the user.
     Elicit(Box<ElicitParams>),
     /// Sampling request: a prompt for the client's model.
@@ -22,11 +27,14 @@ pub(crate) enum ServerRequest {
     Roots,
 }
 
-/// Result that a client returned for a server request: elicitation, sampling or roots.
+/// Result that a client returns for a [`ServerRequest`] of the same kind.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ClientResult {
+pub enum ClientResult {
+    /// Result of an elicitation: accepted with content, declined or cancelled.
     Elicit(ElicitResult),
+    /// Message of the client's model.
     Sample(Box<CreateMessageResult>),
+    /// Roots of the client.
     Roots(ListRootsResult),
 }
 
@@ -44,11 +52,30 @@ impl ServerRequest {
         }
     }
 
+    /// Returns the MCP method of the request.
     pub(crate) fn method(&self) -> Method {
         match self {
             ServerRequest::Elicit(_) => Method::Elicit,
             ServerRequest::Sample(_) => Method::CreateMessage,
             ServerRequest::Roots => Method::ListRoots,
+        }
+    }
+
+    /// Returns the reply that refuses the request on behalf of the user: an elicitation is declined, other requests
+    /// fail.
+    pub fn decline(&self) -> crate::Result<ClientResult> {
+        self.refuse(ElicitResult::decline())
+    }
+
+    /// Returns the reply for a user who made no choice: an elicitation is cancelled, other requests fail.
+    pub fn cancel(&self) -> crate::Result<ClientResult> {
+        self.refuse(ElicitResult::cancel())
+    }
+
+    fn refuse(&self, elicited: ElicitResult) -> crate::Result<ClientResult> {
+        match self {
+            ServerRequest::Elicit(_) => Ok(ClientResult::Elicit(elicited)),
+            _ => Err(Error::rpc(USER_REJECTED, format!("the user rejected {}", self.method().name()))),
         }
     }
 
@@ -117,6 +144,15 @@ impl ServerRequest {
 }
 
 impl ClientResult {
+    /// Returns the MCP method of the request that this result belongs to.
+    pub(crate) fn method(&self) -> Method {
+        match self {
+            ClientResult::Elicit(_) => Method::Elicit,
+            ClientResult::Sample(_) => Method::CreateMessage,
+            ClientResult::Roots(_) => Method::ListRoots,
+        }
+    }
+
     /// Adds the related task to the metadata of the result.
     pub(crate) fn set_related_task(&mut self, task: Value) {
         let meta = match self {

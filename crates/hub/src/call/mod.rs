@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::encode::to_value;
-use linchpin::model::{CallToolResult, LogParams, TaskSupport, Tool};
+use linchpin::model::{CallToolResult, TaskSupport, Tool};
 use linchpin::{CallError, Client, ClientBuilder, ClientError, LogLevel};
 use serde_json::{Map, Value, json};
 
 pub(crate) use arguments::parse_answer;
 
 use crate::cli::print;
-use crate::elicit::TerminalElicitor;
 use crate::error::{CliError, CliErrorKind};
-use crate::roots;
+use crate::interaction::TerminalInteraction;
 use crate::target::Target;
 use crate::terminal::{OutputStyle, Screen, one_line, truncate};
 
@@ -41,20 +40,19 @@ pub(crate) async fn run(server: Target, options: CallOptions) -> Result<ExitCode
     let arguments = arguments::read(&args).await?;
     let (screen, verbose) = (server.screen.clone(), server.verbose);
     let timeout = server.timeout;
-    let elicitor = TerminalElicitor::new(screen.clone(), given_answers);
-    let (forms, pages, log) = (elicitor.clone(), elicitor.clone(), screen.clone());
+    let interaction = TerminalInteraction::new(screen.clone(), given_answers);
+    let (replies, log) = (interaction.clone(), interaction.clone());
     let configure = move |client: ClientBuilder| {
-        let client = client
-            .roots(roots::current_directory())
-            .on_elicit(move |request| forms.clone().elicit_form(request))
-            .on_elicit_url(move |request| pages.clone().url(request));
-        if verbose { client.on_log(LogLevel::Debug, move |message| show_log(&log, &message)) } else { client }
+        let client = client.on_server_request(TerminalInteraction::capabilities(), move |request| {
+            replies.clone().reply(request)
+        });
+        if verbose { client.on_log(LogLevel::Debug, move |message| log.show_log(&message)) } else { client }
     };
     let work = async |client: &Client| {
-        elicitor.set_server_name(client.server().map(|server| one_line(&server.name)));
+        interaction.set_server_name(client.server().map(|server| &*server.name));
         let tool = find_tool(client, &tool).await?;
-        let result = call(client, &tool, arguments, &screen, timeout).await?;
-        elicitor.show_unused();
+        let result = call(client, &tool, arguments, &interaction, timeout).await?;
+        interaction.show_unused_answers();
         Ok((result, client.revision()))
     };
     let (result, revision) = server.with_client(configure, work).await?;
@@ -70,15 +68,15 @@ async fn call(
     client: &Client,
     tool: &Tool,
     arguments: Map<String, Value>,
-    screen: &Arc<Screen>,
+    interaction: &Arc<TerminalInteraction>,
     timeout: Duration,
 ) -> Result<CallToolResult, CliError> {
-    let output_screen = screen.clone();
+    let shown = interaction.clone();
     let mut call = client
         .call(&tool.name, arguments)
         .timeout(timeout)
         .extend_on_progress(timeout * PROGRESS_TIMEOUT_FACTOR)
-        .progress(move |progress| output_screen.progress(&progress));
+        .progress(move |progress| shown.show_progress(&progress));
     if tool.execution.as_ref().and_then(|execution| execution.task_support) == Some(TaskSupport::Required) {
         call = call.as_task(TASK_TTL);
     }
@@ -159,12 +157,6 @@ fn print_tool_result(result: &CallToolResult, screen: &Screen) -> Result<(), Cli
         false => print(&format!("{text}\n"))?,
     }
     Ok(())
-}
-
-fn show_log(screen: &Screen, message: &LogParams) {
-    let logger = message.logger.as_deref().map(|logger| format!(" {}", one_line(logger))).unwrap_or_default();
-    let text = message.data.as_str().map_or_else(|| one_line(&message.data.to_string()), one_line);
-    screen.dim_line(&format!("log {}{logger}: {text}", message.level.as_str()));
 }
 
 #[cfg(test)]

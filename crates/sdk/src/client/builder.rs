@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use linchpin_jsonrpc::CallError;
 use linchpin_protocol::model::{
-    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, EmptyParams, Implementation,
-    LogLevel, LogParams, Root,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, EmptyParams,
+    Implementation, LogLevel, LogParams, Root,
 };
 use linchpin_protocol::{Era, Method, Revision};
 use serde_json::Value;
@@ -15,13 +15,14 @@ use serde_json::Value;
 use super::Client;
 use super::core::ClientCore;
 use super::error::ClientError;
-use super::handlers::{Handlers, ListChanged};
+use super::handlers::{Handlers, ListChanged, RequestFunction, all_capabilities};
 use super::inbox::Inbox;
 use super::negotiation::{EraHint, negotiate};
 use super::retry::NOT_CONNECTED;
 use super::revision_cache::RevisionCache;
 use super::settings::Settings;
 use crate::Result;
+use crate::server_request::{ClientResult, ServerRequest};
 use crate::transport::{Transport, Wire};
 
 /// Builder of a [`Client`]; [`ClientBuilder::connect`] connects it. Options of a single transport are methods of
@@ -208,10 +209,22 @@ impl<T: Transport> ClientBuilder<T> {
         self
     }
 
-    /// Declares all client capabilities and forwards each server request to the caller whose call caused it: for a
-    /// client behind [`crate::Server::proxy`].
+    /// Declares all client capabilities, for server requests that are handled by calls: with
+    /// [`Call::on_server_request`](super::Call::on_server_request), or behind [`crate::Server::proxy`].
     pub fn forward_server_requests(mut self) -> Self {
-        self.handlers.forward = true;
+        self.handlers.declared = all_capabilities();
+        self
+    }
+
+    /// Declares capabilities and sets the handler of all server requests that have no other handler. The handler of a
+    /// call, [`Call::on_server_request`](super::Call::on_server_request), takes precedence.
+    pub fn on_server_request<F, Fut>(mut self, capabilities: ClientCapabilities, handler: F) -> Self
+    where
+        F: Fn(ServerRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ClientResult>> + Send + 'static,
+    {
+        self.handlers.declared = capabilities;
+        self.handlers.fallback = Some(Box::new(RequestFunction::new(handler)));
         self
     }
 

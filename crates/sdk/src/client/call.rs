@@ -7,7 +7,7 @@ use linchpin_jsonrpc::string::write_string;
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
     CallToolResult, ClientCapabilities, CompleteParams, CompleteResult, CompletionContext, EmptyResult,
-    GetPromptResult, GetSkillResult, Meta, ReadResourceDirectoryResult, ReadResourceResult, Skill,
+    GetPromptResult, GetSkillResult, LogLevel, Meta, ReadResourceDirectoryResult, ReadResourceResult, Skill,
 };
 use linchpin_protocol::wire::InvalidValue;
 use linchpin_protocol::{Method, wire};
@@ -15,11 +15,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-use super::handlers::ServerRequestHandler;
+use super::active_calls::CallScope;
+use super::core::ProgressHook;
+use super::handlers::{CallLog, RequestFunction, ServerRequestHandler};
 use super::rounds::{self, RoundRequest};
 use super::tasks::{StartedCall, TaskHandle};
 use super::{Client, ClientError, RequestOptions};
+use crate::Result;
 use crate::server::{BoxFuture, Progress};
+use crate::server_request::{ClientResult, ServerRequest};
 
 /// Client request with options, which is sent when it is awaited. Dropping the future cancels the request on the
 /// server.
@@ -33,7 +37,7 @@ pub struct Call<T = CallToolResult> {
 
 impl<T> Call<T> {
     pub(super) fn new(client: Client, method: Method, params: Result<Vec<u8>, ClientError>) -> Self {
-        let request = RoundRequest { method, tool: None, options: RequestOptions::default(), ttl: None };
+        let request = RoundRequest { method, tool: None, options: RequestOptions::default() };
         Call { client, request, params, result: PhantomData }
     }
 
@@ -51,7 +55,7 @@ impl<T> Call<T> {
 
     /// Sets a callback that receives the progress of the request.
     pub fn progress(mut self, callback: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.request.options.progress = Some(Arc::new(callback));
+        self.request.options.progress = Some(Arc::new(ProgressHook::new(callback)));
         self
     }
 
@@ -67,15 +71,59 @@ impl<T> Call<T> {
         self
     }
 
-    /// Passes server requests that belong to this call to `handler` instead of the client's handlers.
-    pub(crate) fn with_server_request_handler(
-        mut self,
-        handler: Arc<dyn ServerRequestHandler>,
-        capabilities: ClientCapabilities,
-    ) -> Self {
-        self.request.options.handler = Some(handler);
+    /// Sets the handler of the server requests that belong to this call, instead of the client's handlers.
+    ///
+    /// The client must declare the capabilities when it connects:
+    /// [`ClientBuilder::forward_server_requests`](super::ClientBuilder::forward_server_requests) or
+    /// [`ClientBuilder::on_server_request`](super::ClientBuilder::on_server_request). In a session, a server request
+    /// does not always name its call; [`Client::attributes_requests`] describes how the call is found. When the call
+    /// ends or is dropped, its handlers are dropped and the server receives an error.
+    pub fn on_server_request<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(ServerRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ClientResult>> + Send + 'static,
+    {
+        self.scope().handler = Some(Arc::new(RequestFunction::new(handler)));
+        self
+    }
+
+    /// Sets the client capabilities announced with this call instead of the client's. Only revisions without sessions
+    /// send capabilities with each request.
+    pub fn capabilities(mut self, capabilities: ClientCapabilities) -> Self {
         self.request.options.capabilities = Some(Arc::new(capabilities));
         self
+    }
+
+    /// Sets a callback for the server's log messages from `min_level` on, in addition to the client's callback. It runs
+    /// on the thread that reads messages and must not block.
+    ///
+    /// Without a session, `min_level` is sent with the call. In a session the level of the connection decides what the
+    /// server sends: [`Client::set_log_level`].
+    pub fn log(mut self, min_level: LogLevel, callback: impl Fn(CallLog) + Send + Sync + 'static) -> Self {
+        self.request.options.log_level = Some(min_level);
+        let filtered = move |message: CallLog| {
+            if message.params.level >= min_level {
+                callback(message);
+            }
+        };
+        self.scope().log = Some(Box::new(filtered));
+        self
+    }
+
+    /// Passes server requests to `handler` if it is certain that they belong to this call.
+    pub(crate) fn on_own_server_request(mut self, handler: Arc<dyn ServerRequestHandler>) -> Self {
+        let scope = self.scope();
+        scope.handler = Some(handler);
+        scope.is_strict = true;
+        self
+    }
+
+    /// Returns the handlers of the call, which are shared once the call is sent.
+    fn scope(&mut self) -> &mut CallScope {
+        let tool = &self.request.tool;
+        let new_scope = || Arc::new(CallScope::new(tool.clone()));
+        let scope = self.request.options.scope.get_or_insert_with(new_scope);
+        Arc::get_mut(scope).expect("a call that is not sent yet does not share its handlers")
     }
 }
 
@@ -115,18 +163,20 @@ impl Call {
     /// Requests to run the call as a task with this TTL, in revisions where the client decides that. Awaiting the
     /// call still waits for the result; [`Self::start`] does not.
     pub fn as_task(mut self, ttl: Duration) -> Self {
-        self.request.ttl = Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        self.request.options.task_ttl = Some(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Sends the tool call and returns the result or, if the call became a task, a handle to the task.
+    /// Sends the tool call and returns the result or, if the call became a task, a handle to the task. The handlers of
+    /// the call are used until this returns, and while [`TaskHandle::wait`] waits.
     pub async fn start(self) -> Result<StartedCall, ClientError> {
+        let _active = self.client.core.register_call(self.request.options.scope.as_ref());
         match rounds::send(&self.client, &self.request, self.params?).await? {
             rounds::RequestProgress::Result(text) => {
                 Ok(StartedCall::Done(Box::new(decode_and_validate(&self.client, &self.request, &text)?)))
             }
-            rounds::RequestProgress::Task(task) => Ok(StartedCall::Task(Box::new(
-                TaskHandle::new(self.client, task.task_id).with_request(self.request),
+            rounds::RequestProgress::Task(task, progress) => Ok(StartedCall::Task(Box::new(
+                TaskHandle::new(self.client, task.task_id).with_request(self.request, progress),
             ))),
         }
     }

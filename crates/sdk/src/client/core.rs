@@ -1,6 +1,8 @@
 //! Shared state of all handles to one connection; sends requests and awaits their responses.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -15,8 +17,9 @@ use linchpin_protocol::{Era, Method, Revision};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::active_calls::{ActiveCalls, CallScope};
 use super::cache::{ResponseCache, is_cacheable};
-use super::handlers::{Handlers, ListChanged, ServerRequestHandler};
+use super::handlers::{Handlers, ListChanged};
 use super::output_validation::OutputSchemas;
 use super::retry;
 use super::rounds::result_type;
@@ -43,8 +46,18 @@ pub(crate) struct Negotiated {
     pub(crate) instructions: Option<String>,
 }
 
-/// Callback for progress notifications of a client request.
-pub(crate) type ProgressHook = Arc<dyn Fn(Progress) + Send + Sync>;
+/// Callback for the progress of a client request.
+pub(crate) struct ProgressHook<F: ?Sized = dyn Fn(Progress) + Send + Sync> {
+    /// Number of the request under which the callback is registered; 0 before it is sent.
+    number: AtomicI64,
+    pub(crate) callback: F,
+}
+
+impl<F> ProgressHook<F> {
+    pub(crate) fn new(callback: F) -> Self {
+        ProgressHook { number: AtomicI64::new(0), callback }
+    }
+}
 
 pub(crate) struct ClientCore {
     pub(crate) peer: Peer,
@@ -64,11 +77,11 @@ pub(crate) struct ClientCore {
     /// Subscribed resources to restore in a new session, with their subscription counts.
     pub(crate) subscriptions: Mutex<BTreeMap<String, usize>>,
     /// Progress callbacks, by request number.
-    pub(crate) progress_hooks: Mutex<HashMap<i64, ProgressHook>>,
+    pub(crate) progress_hooks: Mutex<HashMap<i64, Arc<ProgressHook>>>,
     /// Server requests that are being handled, by id, each with the signal that cancels it.
     pub(crate) server_requests: Mutex<HashMap<Id<'static>, Arc<Notify>>>,
-    /// Handlers of the calls in flight that handle server requests themselves.
-    pub(crate) call_handlers: Mutex<Vec<Weak<dyn ServerRequestHandler>>>,
+    /// Calls in flight that handle server requests or log messages themselves.
+    pub(super) active_calls: Mutex<ActiveCalls>,
     /// Waiters for the acknowledgement of a `subscriptions/listen` request, by request number.
     pub(crate) ack_waiters: Mutex<HashMap<i64, Arc<Notify>>>,
     /// Encoded client identity: `_meta` members of every stateless-era request.
@@ -110,7 +123,7 @@ impl ClientCore {
             subscriptions: Mutex::default(),
             progress_hooks: Mutex::default(),
             server_requests: Mutex::default(),
-            call_handlers: Mutex::default(),
+            active_calls: Mutex::default(),
             ack_waiters: Mutex::default(),
             identity_meta: OnceLock::new(),
             on_list_changed: OnceLock::new(),
@@ -168,7 +181,7 @@ impl ClientCore {
         params: &[u8],
         options: &RequestOptions,
     ) -> Result<String, CallError> {
-        let plain = options.meta.is_none() && options.capabilities.is_none();
+        let plain = options.meta.is_none() && options.capabilities.is_none() && options.scope.is_none();
         if !is_cacheable(method) || !self.settings.cache || !plain || !revision.has(Feature::CacheHints) {
             return self.request(revision, method.name(), params, options).await;
         }
@@ -211,12 +224,17 @@ impl ClientCore {
         let call = self.peer.request(method, timeouts, |number, out| {
             let token = wants_progress.then_some(number);
             if let Some(hook) = &options.progress {
+                hook.number.store(number, Ordering::Relaxed);
                 lock(&self.progress_hooks).insert(number, hook.clone());
+            }
+            if let Some(scope) = &options.scope {
+                scope.set_request_number(number);
             }
             self.write_params(revision, params, token, options, out);
         })?;
-        let _forget =
-            options.progress.as_ref().map(|_| ProgressHookGuard { core: self, number: call.number() });
+        // The callback of a call that may become a task stays registered until the task has finished.
+        let hook = options.progress.as_ref().filter(|_| !options.may_become_task(revision));
+        let _registered = hook.map(|hook| ProgressHookGuard { core: self, hook: hook.clone() });
         // In-memory responses may always be ready immediately: use the task budget, so that other tasks run.
         tokio::task::coop::cooperative(call).await
     }
@@ -239,14 +257,20 @@ impl ClientCore {
             }
             out.extend_from_slice(b"\"_meta\":{");
             let start = out.len();
-            match &options.capabilities {
+            match (&options.capabilities, options.log_level) {
                 _ if !stateless => {}
-                None => out.extend_from_slice(self.identity_meta.get_or_init(|| {
-                    let mut meta = Vec::new();
-                    self.write_identity(revision, &self.handlers.capabilities(), &mut meta);
+                (None, None) => out.extend_from_slice(self.identity_meta.get_or_init(|| {
+                    let (mut meta, level) = (Vec::new(), self.settings.log_level);
+                    self.write_identity(revision, &self.handlers.capabilities(), level, &mut meta);
                     meta
                 })),
-                Some(capabilities) => self.write_identity(revision, capabilities, out),
+                (capabilities, level) => {
+                    let level = level.into_iter().chain(self.settings.log_level).min();
+                    match capabilities {
+                        Some(capabilities) => self.write_identity(revision, capabilities, level, out),
+                        None => self.write_identity(revision, &self.handlers.capabilities(), level, out),
+                    }
+                }
             }
             if let Some(token) = token {
                 write_separator(start, out);
@@ -269,13 +293,19 @@ impl ClientCore {
     }
 
     /// Appends the `_meta` members that identify the client.
-    fn write_identity(&self, revision: Revision, capabilities: &ClientCapabilities, out: &mut Vec<u8>) {
+    fn write_identity(
+        &self,
+        revision: Revision,
+        capabilities: &ClientCapabilities,
+        log_level: Option<LogLevel>,
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
         Encoder { out, revision }.object(|fields| {
             fields.field(key::PROTOCOL_VERSION, &revision);
             fields.field(key::CLIENT_INFO, &self.settings.info);
             fields.field(key::CLIENT_CAPABILITIES, capabilities);
-            fields.field(key::LOG_LEVEL, &self.settings.log_level);
+            fields.field(key::LOG_LEVEL, &log_level);
         });
         out.remove(start);
         out.pop();
@@ -296,15 +326,26 @@ fn write_separator(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Guard that removes a progress hook when its request finishes or is dropped.
-struct ProgressHookGuard<'a> {
-    core: &'a ClientCore,
-    number: i64,
+/// Guard that removes a progress hook when its request or task finishes or is dropped.
+pub(super) struct ProgressHookGuard<C: Deref<Target = ClientCore>> {
+    core: C,
+    hook: Arc<ProgressHook>,
 }
 
-impl Drop for ProgressHookGuard<'_> {
+impl ProgressHookGuard<Arc<ClientCore>> {
+    /// Creates the guard of a call that may become a task, if it has a progress hook.
+    pub(super) fn of_task(
+        core: &Arc<ClientCore>,
+        options: &RequestOptions,
+    ) -> Option<ProgressHookGuard<Arc<ClientCore>>> {
+        let hook = options.progress.as_ref().filter(|_| options.may_become_task(core.revision()))?;
+        Some(ProgressHookGuard { core: core.clone(), hook: hook.clone() })
+    }
+}
+
+impl<C: Deref<Target = ClientCore>> Drop for ProgressHookGuard<C> {
     fn drop(&mut self) {
-        lock(&self.core.progress_hooks).remove(&self.number);
+        lock(&self.core.progress_hooks).remove(&self.hook.number.load(Ordering::Relaxed));
     }
 }
 
@@ -313,14 +354,26 @@ impl Drop for ProgressHookGuard<'_> {
 pub(crate) struct RequestOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_timeout: Option<Duration>,
-    pub(crate) progress: Option<ProgressHook>,
+    pub(crate) progress: Option<Arc<ProgressHook>>,
+    /// Requested TTL of the task in milliseconds, if the call should run as a task.
+    pub(crate) task_ttl: Option<u64>,
     pub(crate) meta: Option<Box<Meta>>,
-    /// Handles the server requests of this call, instead of the client's handlers.
-    pub(crate) handler: Option<Arc<dyn ServerRequestHandler>>,
-    /// Client capabilities that `handler` supports, announced with this call.
+    /// Handlers of this call for server requests and log messages.
+    pub(crate) scope: Option<Arc<CallScope>>,
+    /// Client capabilities announced with this call instead of the client's.
     pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
+    /// Minimum level of log messages announced with this call instead of the client's.
+    pub(crate) log_level: Option<LogLevel>,
     /// Whether to send the request even if its response is cached.
     pub(crate) bypass_cache: bool,
+}
+
+impl RequestOptions {
+    /// Returns whether a request with these options may become a task whose progress is reported under the token of the
+    /// request.
+    fn may_become_task(&self, revision: Revision) -> bool {
+        self.task_ttl.is_some() && revision.has(Feature::CoreTasks)
+    }
 }
 
 /// Notifies the server that a request is cancelled.

@@ -14,8 +14,9 @@ use linchpin_protocol::{Era, Error as ProtocolError, Method, Revision};
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::active_calls::{Attribution, OpenRequest, Origin};
 use super::core::ClientCore;
-use super::handlers::{ListChanged, ServerRequestHandler};
+use super::handlers::{CallLog, ListChanged, ServerRequestHandler};
 use crate::lock::lock;
 use crate::server::{BoxFuture, Progress, run_catching_panics, spawn};
 use crate::server_request::{ClientResult, ServerRequest};
@@ -30,7 +31,7 @@ const MAX_OPEN_SERVER_REQUESTS: usize = 64;
 pub(crate) struct Inbox(pub(crate) Arc<ClientCore>);
 
 impl Receiver for Inbox {
-    fn receive(&self, message: &[u8]) -> bool {
+    fn receive(&self, message: &[u8], request: Option<&Id<'_>>) -> bool {
         let parsed = parse(message, MESSAGE_LIMITS);
         let is_opening = self.0.negotiated.get().is_none();
         if parsed.is_ok() && is_opening {
@@ -50,13 +51,13 @@ impl Receiver for Inbox {
                     tracing::debug!(?id, "ignored a response without a matching request");
                 }
             }
-            Ok(Message::Notification { method, params }) => self.on_notification(&method, &params),
-            Ok(Message::Request { id, method, params }) => self.on_request(&id, &method, &params),
+            Ok(Message::Notification { method, params }) => self.on_notification(&method, &params, request),
+            Ok(Message::Request { id, method, params }) => self.on_request(&id, &method, &params, request),
             Ok(Message::Batch(messages)) => {
                 // A batch must not contain other batches.
                 let elements = messages.iter().filter(|message| !message.trim_start().starts_with('['));
                 elements.for_each(|message| {
-                    self.receive(message.as_bytes());
+                    self.receive(message.as_bytes(), request);
                 });
             }
             Err(_) if message.iter().all(u8::is_ascii_whitespace) => return false,
@@ -121,15 +122,14 @@ impl Receiver for Inbox {
 }
 
 impl Inbox {
-    fn on_notification(&self, method: &str, params: &Params<'_>) {
+    fn on_notification(&self, method: &str, params: &Params<'_>, request: Option<&Id<'_>>) {
         let text = params.text().unwrap_or("{}");
         match Method::find(method) {
             Some(Method::Progress) => self.on_progress(text),
             Some(Method::Cancelled) => self.on_cancelled(text),
             Some(Method::Log) => {
-                if let (Some(log), Ok(params)) = (&self.0.handlers.log, wire::decode::<LogParams>(text)) {
-                    catch_hook_panic(|| log(params));
-                }
+                let task = related_task(params);
+                self.on_log(text, self.origin(request, task.as_ref()));
             }
             Some(Method::ToolsChanged) => self.on_list_changed(ListChanged::Tools),
             Some(Method::ResourcesChanged) => self.on_list_changed(ListChanged::Resources),
@@ -182,7 +182,24 @@ impl Inbox {
         self.0.peer.record_progress(number);
         let hook = lock(&self.0.progress_hooks).get(&number).cloned();
         if let Some(hook) = hook {
-            catch_hook_panic(|| hook(Progress::new(params.progress, params.total, params.message)));
+            catch_hook_panic(|| {
+                (hook.callback)(Progress::new(params.progress, params.total, params.message))
+            });
+        }
+    }
+
+    fn on_log(&self, text: &str, origin: Origin<'_>) {
+        let (calls, is_attributed) = lock(&self.0.active_calls).log_receivers(origin);
+        let client = self.0.handlers.log.as_ref();
+        if calls.is_empty() && client.is_none() {
+            return;
+        }
+        let Ok(params) = wire::decode::<LogParams>(text) else { return };
+        for call in calls {
+            call.on_log(CallLog { params: params.clone(), is_attributed });
+        }
+        if let Some(callback) = client {
+            catch_hook_panic(|| callback(params));
         }
     }
 
@@ -202,7 +219,13 @@ impl Inbox {
         }
     }
 
-    fn on_request(&self, id: &Id<'_>, method: &str, params: &Params<'_>) {
+    /// Returns what a message says about the call that it belongs to.
+    fn origin<'a>(&self, request: Option<&Id<'_>>, task: Option<&'a Value>) -> Origin<'a> {
+        let request = request.and_then(|id| self.0.peer.number(id));
+        Origin { request, task: task.and_then(|task| task["taskId"].as_str()) }
+    }
+
+    fn on_request(&self, id: &Id<'_>, method: &str, params: &Params<'_>, request: Option<&Id<'_>>) {
         let core = &self.0;
         let revision = core.negotiated.get().map(|negotiated| negotiated.revision);
         if revision.is_some_and(|revision| revision.era() == Era::Stateless) {
@@ -251,15 +274,25 @@ impl Inbox {
         }
         let core = core.clone();
         let task = related_task(params);
+        let attribution = core.attribute_request(self.origin(request, task.as_ref()));
         spawn(&core.runtime.clone(), async move {
             let _paused = core.peer.pause_timeouts(); // handler time does not count against the server
+            let (work, open_request) = core.handle_server_request(question, attribution);
             // A panicking handler also produces a response and frees its entry.
-            let outcome = run_catching_panics(core.clone().handle_server_request(question));
+            let outcome = run_catching_panics(work);
+            let call_ended = async {
+                match &open_request {
+                    Some(open_request) => open_request.call_ended.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
             let outcome = tokio::select! {
                 biased; // do not respond to a cancelled request
                 () = cancelled.notified() => None,
+                () = call_ended => Some(Err(internal_error("the call that this request belongs to has ended"))),
                 outcome = outcome => Some(outcome),
             };
+            drop(open_request);
             lock(&core.server_requests).remove(&id);
             match outcome {
                 Some(Ok(mut reply)) => {
@@ -276,25 +309,27 @@ impl Inbox {
 }
 
 impl ClientCore {
-    /// Handles a server request that is not part of a result: with the only call in flight that has its own handler,
-    /// or with the client's handlers.
+    /// Handles a server request that is not part of a result: with the handler of the call that it belongs to, or with
+    /// the client's handlers.
     fn handle_server_request(
-        self: Arc<Self>,
+        &self,
         question: ServerRequest,
-    ) -> BoxFuture<crate::Result<ClientResult>> {
-        let handlers: Vec<_> = {
-            let mut handlers = lock(&self.call_handlers);
-            handlers.retain(|handler| handler.strong_count() > 0);
-            handlers.iter().filter_map(Weak::upgrade).collect()
-        };
-        match &handlers[..] {
-            [] => self.handlers.handle(question),
-            [single] => single.handle(question),
-            handlers => {
-                let text = "calls are in flight, and this request does not name the call it belongs to";
-                let error =
-                    Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, format!("{} {text}", handlers.len()));
-                Box::pin(std::future::ready(Err(error)))
+        attribution: Attribution,
+    ) -> (BoxFuture<crate::Result<ClientResult>>, Option<OpenRequest>) {
+        match attribution {
+            Attribution::Call(handler, open_request) => {
+                let work = match self.handlers.undeclared(&question) {
+                    Some(error) => Box::pin(std::future::ready(Err(error))),
+                    None => handler.handle(question),
+                };
+                (work, Some(open_request))
+            }
+            Attribution::Connection => (self.handlers.handle(question), None),
+            Attribution::Ambiguous(calls) => {
+                let text = format!(
+                    "{calls} calls are in flight, and this request does not name the call it belongs to"
+                );
+                (Box::pin(std::future::ready(Err(internal_error(&text)))), None)
             }
         }
     }
@@ -310,6 +345,10 @@ impl ClientCore {
             Err(error) => write::error(Some(id), UnknownId::Null, &error_object(error, revision), out),
         });
     }
+}
+
+fn internal_error(text: &str) -> Error {
+    Error::rpc(linchpin_protocol::code::INTERNAL_ERROR, text)
 }
 
 /// Guesses the id of the request that an unreadable message responds to, so that this request fails at once.

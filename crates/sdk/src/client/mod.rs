@@ -4,6 +4,7 @@
 //! request is a value with options such as a timeout and a progress hook. It is sent when it is awaited, and
 //! cancelled when it is dropped.
 
+mod active_calls;
 mod builder;
 mod cache;
 mod call;
@@ -37,7 +38,7 @@ use linchpin_protocol::model::{
     GetPromptParams, GetPromptResult, Implementation, LogLevel, Prompt, ReadResourceParams,
     ReadResourceResult, Resource, ResourceTemplate, Root, ServerCapabilities, SetLevelParams, Tool,
 };
-use linchpin_protocol::{Method, Revision};
+use linchpin_protocol::{Era, Method, Revision};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -47,8 +48,8 @@ use self::core::{ClientCore, Negotiated, session_log_level};
 pub use builder::ClientBuilder;
 pub use call::{Call, CallOutput};
 pub use error::ClientError;
-pub use handlers::ListChanged;
 pub(crate) use handlers::ServerRequestHandler;
+pub use handlers::{CallLog, ListChanged};
 #[cfg(feature = "http-client")]
 pub(crate) use inbox::catch_hook_panic;
 pub use pages::{Item, Listing, Pages, SkippedEntry};
@@ -60,6 +61,7 @@ pub use subscription::Subscription;
 pub use tasks::{StartedCall, TaskHandle};
 
 use crate::lock::lock;
+pub use crate::server_request::{ClientResult, ServerRequest};
 #[cfg(unix)]
 pub use crate::transport::child::{Arguments, Command, Lineage};
 #[cfg(target_os = "linux")]
@@ -175,6 +177,23 @@ impl Client {
         self.core.outbox.is_closed()
     }
 
+    /// Returns whether each server request and log message names the call that it belongs to. This is so in revisions
+    /// without sessions.
+    ///
+    /// In a session, a request on the response stream of a call (Streamable HTTP) or with the task of a call belongs to
+    /// that call. Any other request belongs to a call in flight with a handler: of those with the fewest open server
+    /// requests, to the oldest call of an asking tool ([`Self::is_asking_tool`]), or else to the oldest call. That can be
+    /// wrong if several calls send requests at the same time. To be certain, use one connection for each of them.
+    pub fn attributes_requests(&self) -> bool {
+        self.revision().era() == Era::Stateless
+    }
+
+    /// Returns whether a call of this tool is known to have sent a server request that did not name its call. A
+    /// connection remembers up to 256 such tools.
+    pub fn is_asking_tool(&self, tool: &str) -> bool {
+        lock(&self.core.active_calls).is_asking_tool(tool)
+    }
+
     /// Closes the connection gracefully, for all clones. A child process and all its descendants have exited when
     /// this returns.
     pub async fn close(&self) {
@@ -282,7 +301,7 @@ impl Client {
     /// revision has the notification, the server is notified.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) {
         let previous = lock(&self.core.handlers.roots).replace(roots.into_iter().collect());
-        let declared = previous.is_some() || self.core.handlers.forward;
+        let declared = previous.is_some() || self.core.handlers.declared.roots.is_some();
         if declared && Method::RootsChanged.exists_in(self.revision()) {
             self.core.notify(Method::RootsChanged.name(), &EmptyParams::default());
         }

@@ -15,12 +15,12 @@ use linchpin_protocol::{Era, Method, code};
 use tokio::time::Instant;
 
 use super::call::decode_result;
+use super::core::{ClientCore, ProgressHookGuard};
 use super::handlers::ServerRequestHandler;
 use super::inbox::to_protocol_error;
 use super::retry::may_have_been_processed;
 use super::tasks::TaskHandle;
 use super::{Client, ClientError, RequestOptions};
-use crate::lock::lock;
 use crate::server::BoxFuture;
 use crate::server_request::{ClientResult, ServerRequest};
 
@@ -37,16 +37,17 @@ pub(crate) struct RoundRequest {
     /// Name of the tool, if this is a tool call.
     pub(crate) tool: Option<String>,
     pub(crate) options: RequestOptions,
-    /// Requested TTL of the task in milliseconds, if the call should run as a task.
-    pub(crate) ttl: Option<u64>,
 }
+
+/// Registration of the progress hook of a task.
+pub(super) type TaskProgress = ProgressHookGuard<Arc<ClientCore>>;
 
 /// Outcome of sending a client request: its result, or the task that will produce it.
 pub(super) enum RequestProgress {
     /// The result of the request, as JSON text.
     Result(String),
-    /// The task that will produce the result of the request.
-    Task(Box<Task>),
+    /// The task that will produce the result of the request, and the registration of its progress hook.
+    Task(Box<Task>, Option<TaskProgress>),
 }
 
 /// Sends a request and waits for its result.
@@ -55,12 +56,13 @@ pub(super) async fn send_and_wait(
     request: &RoundRequest,
     params: Vec<u8>,
 ) -> Result<String, ClientError> {
+    let _active = client.core.register_call(request.options.scope.as_ref());
     match send(client, request, params).await? {
         RequestProgress::Result(text) => Ok(text),
         // Boxed, like all rare paths, so that the future of every call stays small.
-        RequestProgress::Task(task) => {
-            Box::pin(TaskHandle::new(client.clone(), task.task_id).with_request(request.clone()).finish())
-                .await
+        RequestProgress::Task(task, progress) => {
+            let task = TaskHandle::new(client.clone(), task.task_id);
+            Box::pin(task.with_request(request.clone(), progress).finish()).await
         }
     }
 }
@@ -73,15 +75,16 @@ pub(super) async fn send(
 ) -> Result<RequestProgress, ClientError> {
     let (core, revision) = (&client.core, client.revision());
     let session = revision.era() == Era::Session;
-    let _asker = session.then(|| register_handler(client, &request.options));
     let tasks = client.capabilities().tasks.as_ref().filter(|_| revision.has(Feature::CoreTasks));
-    let as_task = request.ttl.is_some()
-        && tasks.is_some_and(|capabilities| capabilities.has_request(request.method.name()));
+    let ttl = request.options.task_ttl;
+    let as_task =
+        ttl.is_some() && tasks.is_some_and(|capabilities| capabilities.has_request(request.method.name()));
     let mut params = params;
     if as_task {
-        let task = TaskMetadata { ttl: request.ttl };
+        let task = TaskMetadata { ttl };
         params = with_member(&params, "task", &to_vec(&task, revision));
     }
+    let progress = ProgressHookGuard::of_task(core, &request.options);
     let mut current: Option<Vec<u8>> = None;
     let mut time = CallDeadline::new(client, &request.options);
     for round in 0..=core.settings.max_rounds {
@@ -99,13 +102,13 @@ pub(super) async fn send(
         };
         let text = response.map_err(|error| into_client_error(request, error, round > 0))?;
         if session {
-            return session_outcome(request, as_task, text);
+            return session_outcome(request, as_task, text, progress);
         }
         match &*result_type(&text) {
             "complete" => return Ok(RequestProgress::Result(text)),
             "task" if request.method == Method::CallTool => {
                 let created: CreateTaskResult = decode_result(request.method.name(), &text)?;
-                return Ok(RequestProgress::Task(Box::new(created.task)));
+                return Ok(into_task(request, created, None));
             }
             "input_required" if request.method.supports_input_requests() => {
                 let response: InputRequiredResult = decode_result(request.method.name(), &text)?;
@@ -126,12 +129,24 @@ fn session_outcome(
     request: &RoundRequest,
     as_task: bool,
     text: String,
+    progress: Option<TaskProgress>,
 ) -> Result<RequestProgress, ClientError> {
     if as_task && is_task_result(&text) {
         let created: CreateTaskResult = decode_result(request.method.name(), &text)?;
-        return Ok(RequestProgress::Task(Box::new(created.task)));
+        return Ok(into_task(request, created, progress));
     }
     Ok(RequestProgress::Result(text))
+}
+
+fn into_task(
+    request: &RoundRequest,
+    created: CreateTaskResult,
+    progress: Option<TaskProgress>,
+) -> RequestProgress {
+    if let Some(scope) = &request.options.scope {
+        scope.set_task(&created.task.task_id);
+    }
+    RequestProgress::Task(Box::new(created.task), progress)
 }
 
 /// Returns whether a JSON result announces a task instead of the final result. A server without tasks ignores the task
@@ -212,6 +227,11 @@ impl CallDeadline {
 
     pub(super) fn exclude(&mut self, time: Duration) {
         self.started_at += time;
+    }
+
+    /// Returns the time that is left, if it is limited.
+    pub(super) fn remaining(&self) -> Option<Duration> {
+        self.limit.map(|limit| limit.saturating_sub(self.started_at.elapsed()))
     }
 
     pub(super) fn check(&self) -> Result<(), CallError> {
@@ -326,29 +346,9 @@ fn handle_input_request(
         return Err(not_offered());
     }
     let handlers = &client.core.handlers;
-    let response = options.handler.as_ref().map_or_else(
-        || handlers.handle(server_request.clone()),
-        |handler| handler.handle(server_request.clone()),
-    );
+    let response = match options.scope.as_ref().and_then(|scope| scope.handler.as_ref()) {
+        Some(handler) => handler.handle(server_request),
+        None => handlers.handle(server_request),
+    };
     Ok(Box::pin(crate::server::run_catching_panics(response)))
-}
-
-/// Registers a call's own handler of server requests until the guard is dropped. Used in sessions, where server
-/// requests do not name the call they belong to.
-fn register_handler(client: &Client, options: &RequestOptions) -> Option<HandlerGuard> {
-    let handler = options.handler.clone()?;
-    lock(&client.core.call_handlers).push(Arc::downgrade(&handler));
-    Some(HandlerGuard { client: client.clone(), handler })
-}
-
-struct HandlerGuard {
-    client: Client,
-    handler: Arc<dyn ServerRequestHandler>,
-}
-
-impl Drop for HandlerGuard {
-    fn drop(&mut self) {
-        let dropped = Arc::downgrade(&self.handler);
-        lock(&self.client.core.call_handlers).retain(|registered| !registered.ptr_eq(&dropped));
-    }
 }

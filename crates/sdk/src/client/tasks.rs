@@ -17,7 +17,9 @@ use tokio::time::Instant;
 
 use super::call::{decode_and_validate, decode_result};
 use super::core::ClientCore;
-use super::rounds::{CallDeadline, RoundRequest, encode_responses, handle_input_requests, with_member};
+use super::rounds::{
+    CallDeadline, RoundRequest, TaskProgress, encode_responses, handle_input_requests, with_member,
+};
 use super::{Client, ClientError, RequestOptions};
 use crate::server::spawn;
 
@@ -44,23 +46,22 @@ pub struct TaskHandle {
     client: Client,
     id: String,
     request: RoundRequest,
+    /// Registration of the progress hook, until the last handle is dropped.
+    _progress: Option<Arc<TaskProgress>>,
 }
 
 impl TaskHandle {
     pub(super) fn new(client: Client, id: String) -> Self {
-        let request = RoundRequest {
-            method: Method::CallTool,
-            tool: None,
-            options: RequestOptions::default(),
-            ttl: None,
-        };
-        TaskHandle { client, id, request }
+        let request =
+            RoundRequest { method: Method::CallTool, tool: None, options: RequestOptions::default() };
+        TaskHandle { client, id, request, _progress: None }
     }
 
-    pub(super) fn with_request(mut self, request: RoundRequest) -> Self {
-        // Progress belongs to the original request, which already has its response.
-        self.request =
-            RoundRequest { options: RequestOptions { progress: None, ..request.options.clone() }, ..request };
+    pub(super) fn with_request(mut self, mut request: RoundRequest, progress: Option<TaskProgress>) -> Self {
+        // Progress is reported under the token of the original request, not of requests about the task.
+        request.options.progress = None;
+        self.request = request;
+        self._progress = progress.map(Arc::new);
         self
     }
 
@@ -100,6 +101,7 @@ impl TaskHandle {
     /// Waits for the result of the task and handles input requests of the server. Dropping the future does not cancel
     /// the task; [`Self::cancel`] does.
     pub async fn wait(&self) -> Result<CallToolResult, ClientError> {
+        let _active = self.client.core.register_call(self.request.options.scope.as_ref());
         let text = self.result().await?;
         decode_and_validate(&self.client, &self.request, &text)
     }
@@ -208,15 +210,19 @@ impl TaskHandle {
     /// Fetches the result once the task has finished or requires input, which a session requests with server
     /// requests.
     async fn poll_session(&self) -> Result<String, ClientError> {
-        let time = Deadlines::new(self);
+        let mut time = Deadlines::new(self);
+        let peer = &self.client.core.peer;
+        let mut paused = peer.paused_time();
         loop {
             let GetTaskResult { task, .. } = self.poll().await?;
             if task.status == TaskStatus::Cancelled {
                 return Err(self.task_error(task));
             }
             if task.status != TaskStatus::Working {
+                let timeout =
+                    time.deadline.remaining().map_or(RESULT_TIMEOUT, |left| left.min(RESULT_TIMEOUT));
                 let result: Result<Box<RawValue>, _> =
-                    self.request(Method::GetTaskPayload, &self.params(), Some(RESULT_TIMEOUT)).await;
+                    self.request(Method::GetTaskPayload, &self.params(), Some(timeout)).await;
                 match (result, task.status) {
                     (Ok(result), _) => return Ok(result.get().to_owned()),
                     // The error of the call itself.
@@ -228,6 +234,8 @@ impl TaskHandle {
                     (Err(error), status) => return Err(self.unfinished_error(error, status)),
                 }
             }
+            let paused_before = std::mem::replace(&mut paused, peer.paused_time());
+            time.deadline.exclude(paused.saturating_sub(paused_before));
             time.check(&task)?;
             tokio::time::sleep(poll_interval(&task)).await;
         }

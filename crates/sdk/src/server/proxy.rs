@@ -257,7 +257,8 @@ fn capabilities(cx: &Context) -> ClientCapabilities {
 fn forward_call<T>(call: Call<T>, cx: &Context) -> Call<T> {
     let call = call
         .timeout(FORWARDED_CALL_TIMEOUT)
-        .with_server_request_handler(Arc::new(ForwardToCaller(cx.clone())), capabilities(cx));
+        .on_own_server_request(Arc::new(ForwardToCaller(cx.clone())))
+        .capabilities(capabilities(cx));
     let (wants_progress, cx) = (cx.wants_progress(), cx.clone());
     if wants_progress { call.progress(move |progress| cx.progress(progress)) } else { call }
 }

@@ -93,7 +93,7 @@ impl<B: Interceptor> InterceptedConnection<B> {
 }
 
 impl<B: Interceptor> Receiver for InterceptedConnection<B> {
-    fn receive(&self, message: &[u8]) -> bool {
+    fn receive(&self, message: &[u8], _: Option<&Id<'_>>) -> bool {
         self.interceptor.on_received(message);
         true
     }

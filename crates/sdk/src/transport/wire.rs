@@ -9,8 +9,9 @@ use tokio::sync::Notify;
 
 /// Receiver of the messages that a transport reads.
 pub(crate) trait Receiver: Send + Sync {
-    /// Handles one received message, without its newline. Returns whether it was a valid message.
-    fn receive(&self, message: &[u8]) -> bool;
+    /// Handles one received message, without its newline, that arrived on the response stream of `request`, if any.
+    /// Returns whether it was a valid message.
+    fn receive(&self, message: &[u8], request: Option<&Id<'_>>) -> bool;
     /// Called by the transport when it has skipped a message longer than [`Wire::max_message`].
     fn too_long(&self);
     /// Called by the transport when the connection has ended, with the reason.
@@ -71,7 +72,13 @@ impl Wire {
 
     /// Like [`Self::receive`], and returns whether it was a valid message.
     pub fn try_receive(&self, message: &[u8]) -> bool {
-        self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message))
+        self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message), None)
+    }
+
+    /// Like [`Self::try_receive`], for a message that arrived on the response stream of the request with this id. Server
+    /// requests and notifications are then passed to the call that sent the request.
+    pub fn receive_for(&self, request: &Id<'_>, message: &[u8]) -> bool {
+        self.receiver.receive(message.strip_suffix(b"\n").unwrap_or(message), Some(request))
     }
 
     /// Reports that a message longer than [`Self::max_message`] was skipped.

@@ -280,7 +280,7 @@ mod tests {
     struct NoReceiver;
 
     impl Receiver for NoReceiver {
-        fn receive(&self, _: &[u8]) -> bool {
+        fn receive(&self, _: &[u8], _: Option<&Id<'_>>) -> bool {
             true
         }
         fn too_long(&self) {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::http::header::{self, HeaderValue};
 use ::http::{Method as Verb, StatusCode};
 use bytes::Bytes;
-use linchpin_jsonrpc::CallError;
+use linchpin_jsonrpc::{CallError, Id};
 use linchpin_protocol::Era;
 use tokio::time::Instant;
 
@@ -186,14 +186,15 @@ impl HttpConnection {
         }
     }
 
-    /// Passes the message of a server-sent event to the client. Returns `false` if the event should be a message and is
-    /// not.
-    pub(super) fn deliver(&self, event: &SseEvent<'_>) -> bool {
+    /// Passes the message of a server-sent event to the client, for the request on whose response stream it arrived, if
+    /// any. Returns `false` if the event should be a message and is not.
+    pub(super) fn deliver(&self, event: &SseEvent<'_>, request: Option<&Id<'_>>) -> bool {
         if !is_message(event) {
             return true;
         }
         self.report_message(Direction::Received, event.data.as_bytes());
-        self.wire.try_receive(event.data.as_bytes())
+        let message = event.data.as_bytes();
+        request.map_or_else(|| self.wire.try_receive(message), |id| self.wire.receive_for(id, message))
     }
 
     /// Reads the response stream of a request.
@@ -205,7 +206,7 @@ impl HttpConnection {
         let mut resume = ResumeState::default();
         loop {
             let on_event = |event: &SseEvent<'_>| {
-                if !self.deliver(event) {
+                if !self.deliver(event, Some(&request.id)) {
                     StreamControl::Invalid
                 } else if self.wire.is_waiting(&request.id) {
                     StreamControl::Continue
@@ -217,7 +218,7 @@ impl HttpConnection {
             let reason = match self.read_events_with(&mut reading, &mut parser, &mut resume, on_event).await {
                 StreamEnd::Done => {
                     let rest = self.read_events_with(&mut reading, &mut parser, &mut resume, |event| {
-                        self.deliver(event);
+                        self.deliver(event, Some(&request.id));
                         StreamControl::Continue
                     });
                     let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;

@@ -89,7 +89,7 @@ impl HttpConnection {
                 let _ = endpoint_sender.send(endpoint); // the receiver is gone if the connection was closed
                 return flow;
             }
-            if !self.deliver(event) {
+            if !self.deliver(event, None) {
                 let server = self.wire.server_label();
                 tracing::warn!(server, "ignored an event that is not a message");
             }

@@ -32,7 +32,7 @@ impl HttpConnection {
                 Ok(mut reading) => {
                     was_open = true;
                     let outcome = self.read_events(&mut reading, &mut resume, |event| {
-                        if self.deliver(event) {
+                        if self.deliver(event, None) {
                             return StreamControl::Continue;
                         }
                         let server = self.wire.server_label();

@@ -115,7 +115,7 @@ impl HttpConnection {
                 let body = reading.read_to_end(limit).await.map_err(|broken| broken.into_error(limit))?;
                 let body = body.strip_prefix(BOM).unwrap_or(&body);
                 self.report_message(Direction::Received, body);
-                if !self.wire.try_receive(body) {
+                if !self.wire.receive_for(&request.id, body) {
                     return Err(CallError::Malformed("the body is not a JSON-RPC message".into()));
                 }
                 if self.wire.is_waiting(&request.id) {

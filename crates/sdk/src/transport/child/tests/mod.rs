@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
-use linchpin_jsonrpc::Outbox;
+use linchpin_jsonrpc::{Id, Outbox};
 
 use super::*;
 use crate::lock::lock;
@@ -71,7 +71,7 @@ impl EventRecorder {
 }
 
 impl Receiver for EventRecorder {
-    fn receive(&self, message: &[u8]) -> bool {
+    fn receive(&self, message: &[u8], _: Option<&Id<'_>>) -> bool {
         self.add(Event::Message(String::from_utf8_lossy(message).into_owned()));
         true
     }

@@ -1,0 +1,220 @@
+//! Calls in flight that handle server requests or log messages themselves, and the rules that find the call a message
+//! of the server belongs to.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+
+use super::core::ClientCore;
+use super::handlers::{CallLog, ServerRequestHandler};
+use super::inbox::catch_hook_panic;
+use crate::lock::lock;
+
+/// Maximum number of tools of a connection that are remembered as asking tools. The oldest is forgotten first.
+const MAX_ASKING_TOOLS: usize = 256;
+
+/// Callback of a call for the server's log messages.
+type LogCallback = Box<dyn Fn(CallLog) + Send + Sync>;
+
+/// Handlers of one call, and what identifies its messages.
+#[derive(Default)]
+pub(crate) struct CallScope {
+    /// Name of the tool, if this is a tool call.
+    pub(super) tool: Option<String>,
+    pub(super) handler: Option<Arc<dyn ServerRequestHandler>>,
+    pub(super) log: Option<LogCallback>,
+    /// Whether the call rejects server requests that may belong to another call.
+    pub(super) is_strict: bool,
+    /// Number of the last request that was sent for the call; 0 before the first.
+    request_number: AtomicI64,
+    /// Id of the task that the call became.
+    task: OnceLock<String>,
+}
+
+impl CallScope {
+    /// Creates the scope of a call of this tool, if it is a tool call, without handlers.
+    pub(super) fn new(tool: Option<String>) -> Self {
+        CallScope { tool, ..CallScope::default() }
+    }
+
+    /// Records the number of the request that the call now waits for.
+    pub(super) fn set_request_number(&self, number: i64) {
+        self.request_number.store(number, Ordering::Relaxed);
+    }
+
+    /// Records the id of the task that the call became.
+    pub(super) fn set_task(&self, id: &str) {
+        let _ = self.task.set(id.to_owned());
+    }
+
+    fn is_named_by(&self, origin: Origin<'_>) -> bool {
+        match origin {
+            Origin { task: Some(task), .. } if self.task.get().is_some_and(|id| id == task) => true,
+            Origin { request: Some(number), .. } => self.request_number.load(Ordering::Relaxed) == number,
+            _ => false,
+        }
+    }
+
+    /// Passes a log message to the callback of the call.
+    pub(super) fn on_log(&self, message: CallLog) {
+        if let Some(callback) = &self.log {
+            catch_hook_panic(|| callback(message));
+        }
+    }
+}
+
+/// What a message of the server says about the call that it belongs to.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Origin<'a> {
+    /// Number of the request on whose response stream the message arrived.
+    pub(super) request: Option<i64>,
+    /// Related task in the metadata of the message.
+    pub(super) task: Option<&'a str>,
+}
+
+/// Call that a server request belongs to.
+pub(super) enum Attribution {
+    /// The request belongs to this call, or most probably does.
+    Call(Arc<dyn ServerRequestHandler>, OpenRequest),
+    /// The request belongs to no call with a handler of its own.
+    Connection,
+    /// The request may belong to any of this many calls, one of which accepts only its own requests.
+    Ambiguous(usize),
+}
+
+/// Registry of the calls in flight that have a [`CallScope`], oldest first.
+#[derive(Default)]
+pub(super) struct ActiveCalls {
+    calls: Vec<ActiveCall>,
+    last_id: u64,
+    /// Tools whose calls have sent requests that did not name their call.
+    asking_tools: VecDeque<String>,
+}
+
+struct ActiveCall {
+    id: u64,
+    scope: Arc<CallScope>,
+    /// Signals that end the open server requests of the call.
+    open_requests: Vec<Arc<Notify>>,
+}
+
+impl ActiveCalls {
+    pub(super) fn is_asking_tool(&self, tool: &str) -> bool {
+        self.asking_tools.iter().any(|asking| asking == tool)
+    }
+
+    fn remember_asking_tool(&mut self, tool: &str) {
+        if !self.is_asking_tool(tool) {
+            if self.asking_tools.len() >= MAX_ASKING_TOOLS {
+                self.asking_tools.pop_front();
+            }
+            self.asking_tools.push_back(tool.to_owned());
+        }
+    }
+
+    /// Returns the position of the call that a server request belongs to, or the number of calls it may belong to.
+    fn find(&mut self, origin: Origin<'_>) -> Result<Option<usize>, usize> {
+        let named = self.calls.iter().position(|call| call.scope.is_named_by(origin));
+        if named.is_some() || origin.request.is_some() {
+            return Ok(named.filter(|at| self.calls[*at].scope.handler.is_some()));
+        }
+        // A request of an unknown task belongs to a call whose task id has not been processed yet.
+        let may_own = |scope: &CallScope| {
+            scope.handler.is_some() && (origin.task.is_none() || scope.task.get().is_none())
+        };
+        let candidates: Vec<usize> =
+            (0..self.calls.len()).filter(|at| may_own(&self.calls[*at].scope)).collect();
+        let Some(first) = candidates.first() else { return Ok(None) };
+        let tool = self.calls[*first].scope.tool.clone();
+        // All candidates call the same tool, so it is certain that the request comes from that tool.
+        if let Some(tool) = tool.filter(|tool| self.all_call(&candidates, tool)) {
+            self.remember_asking_tool(&tool);
+        }
+        if candidates.len() > 1 && candidates.iter().any(|at| self.calls[*at].scope.is_strict) {
+            return Err(candidates.len());
+        }
+        // `min_by_key` returns the first, so the oldest, of equal candidates.
+        Ok(candidates.into_iter().min_by_key(|at| {
+            let call = &self.calls[*at];
+            let is_asking = call.scope.tool.as_deref().is_some_and(|tool| self.is_asking_tool(tool));
+            (call.open_requests.len(), !is_asking)
+        }))
+    }
+
+    fn all_call(&self, candidates: &[usize], tool: &str) -> bool {
+        candidates.iter().all(|at| self.calls[*at].scope.tool.as_deref() == Some(tool))
+    }
+
+    /// Returns the calls that receive a log message, and whether the message names its call.
+    pub(super) fn log_receivers(&self, origin: Origin<'_>) -> (Vec<Arc<CallScope>>, bool) {
+        let named = self.calls.iter().find(|call| call.scope.is_named_by(origin));
+        let is_attributed = named.is_some() || origin.request.is_some() || origin.task.is_some();
+        let all = self.calls.iter().filter(|_| !is_attributed);
+        let receivers = named.into_iter().chain(all).filter(|call| call.scope.log.is_some());
+        (receivers.map(|call| call.scope.clone()).collect(), is_attributed)
+    }
+}
+
+impl ClientCore {
+    /// Finds the call that a server request belongs to and counts the request as open until the [`OpenRequest`] is
+    /// dropped.
+    pub(super) fn attribute_request(self: &Arc<Self>, origin: Origin<'_>) -> Attribution {
+        let mut active = lock(&self.active_calls);
+        let at = match active.find(origin) {
+            Ok(Some(at)) => at,
+            Ok(None) => return Attribution::Connection,
+            Err(candidates) => return Attribution::Ambiguous(candidates),
+        };
+        let call = &mut active.calls[at];
+        let Some(handler) = call.scope.handler.clone() else { return Attribution::Connection };
+        let call_ended = Arc::new(Notify::new());
+        call.open_requests.push(call_ended.clone());
+        Attribution::Call(handler, OpenRequest { core: self.clone(), call: call.id, call_ended })
+    }
+
+    /// Registers a call with a scope of its own until the guard is dropped.
+    pub(super) fn register_call(self: &Arc<Self>, scope: Option<&Arc<CallScope>>) -> Option<ActiveCallGuard> {
+        let scope = scope?.clone();
+        let mut active = lock(&self.active_calls);
+        active.last_id += 1;
+        let id = active.last_id;
+        active.calls.push(ActiveCall { id, scope, open_requests: Vec::new() });
+        Some(ActiveCallGuard { core: self.clone(), id })
+    }
+}
+
+/// Server request that a call handles.
+pub(super) struct OpenRequest {
+    core: Arc<ClientCore>,
+    call: u64,
+    /// Signal that the call has ended.
+    pub(super) call_ended: Arc<Notify>,
+}
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        let mut active = lock(&self.core.active_calls);
+        if let Some(call) = active.calls.iter_mut().find(|call| call.id == self.call) {
+            call.open_requests.retain(|signal| !Arc::ptr_eq(signal, &self.call_ended));
+        }
+    }
+}
+
+/// Guard of a registered call. When it is dropped, the open server requests of the call end.
+pub(super) struct ActiveCallGuard {
+    core: Arc<ClientCore>,
+    id: u64,
+}
+
+impl Drop for ActiveCallGuard {
+    fn drop(&mut self) {
+        let mut active = lock(&self.core.active_calls);
+        let ended = active.calls.iter().position(|call| call.id == self.id).map(|at| active.calls.remove(at));
+        drop(active); // the handlers of the call may be dropped with it
+        for request in ended.into_iter().flat_map(|call| call.open_requests) {
+            request.notify_one();
+        }
+    }
+}
