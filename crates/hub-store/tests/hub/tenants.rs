@@ -75,7 +75,7 @@ impl Model {
             _ => actor,
         };
         let hub = self.stage.hub.clone();
-        let (registry, identity, calls) = (hub.registry(), hub.identity(), hub.calls());
+        let (registry, users, calls) = (hub.registry(), hub.identity(), hub.calls());
         let server = pick(&self.known.servers, tenant, &mut self.dice).unwrap_or_default();
         let agent = pick(&self.known.agents, tenant, &mut self.dice).unwrap_or(AgentId::from_u128(1));
         let call = pick(&self.known.calls, tenant, &mut self.dice).unwrap_or(CallId::from_u128(1));
@@ -92,7 +92,7 @@ impl Model {
             1 if self.known.agents.len() < 15 => {
                 let form = json!({"name": format!("{}{}", watermark(tenant), self.answers),
                     "approval": (["auto", "always-ask", "always-ask"][self.dice.roll(3)]), "servers": { server: {} }});
-                let added = identity.add_agent(actor, form).await;
+                let added = users.add_agent(actor, form).await;
                 self.check(tenant, &added);
                 self.known.agents.extend(added.map(|agent| (tenant, agent.summary.id)));
             }
@@ -125,12 +125,11 @@ impl Model {
             }
             8 => {
                 let changed =
-                    identity.update_agent(actor, agent, json!({ "instructions": watermark(tenant) })).await;
+                    users.update_agent(actor, agent, json!({ "instructions": watermark(tenant) })).await;
                 self.check(tenant, &changed);
             }
             9 => {
-                let issued =
-                    identity.issue_token(actor, Subject::Agent(agent), &watermark(tenant), None).await;
+                let issued = users.issue_token(actor, Subject::Agent(agent), &watermark(tenant), None).await;
                 let issued = issued.map(|(_, view)| view);
                 self.check(tenant, &issued);
                 self.known.tokens.extend(issued.map(|token| (tenant, token.id)));
@@ -142,7 +141,7 @@ impl Model {
                 }
             }
             11 if self.dice.roll(20) == 0 => {
-                let gone = identity.remove_agent(actor, agent).await;
+                let gone = users.remove_agent(actor, agent).await;
                 if self.check(tenant, &gone) {
                     self.known.agents.retain(|(_, other)| *other != agent);
                 }
@@ -156,12 +155,12 @@ impl Model {
                 self.check(tenant, &trusted);
             }
             14 => {
-                let tokens = identity.tokens(actor, Subject::Agent(agent)).await;
+                let tokens = users.tokens(actor, Subject::Agent(agent)).await;
                 self.check(tenant, &tokens);
             }
             15 if self.dice.roll(10) == 0 => {
                 if let Some(token) = pick(&self.known.tokens, tenant, &mut self.dice) {
-                    let revoked = identity.revoke_token(actor, Subject::Agent(agent), token).await;
+                    let revoked = users.revoke_token(actor, Subject::Agent(agent), token).await;
                     self.check(tenant, &revoked);
                 }
             }
