@@ -11,7 +11,8 @@ use linchpin::client::{CallLog, ClientResult, RevisionCache, ServerRequest};
 use linchpin::model::{CreateMessageResult, ElicitResult, ListRootsResult, Root};
 use linchpin::testing::{Reaction, Script, matrix};
 use linchpin::{
-    Client, ClientBuilder, ClientError, Context, LogLevel, NoArgs, Result, Revision, Server, Service, args,
+    Client, ClientBuilder, ClientError, Context, LogLevel, NoArgs, Result, Revision, Server, Service, Tool,
+    args,
 };
 use linchpin_jsonrpc::CallError;
 use serde_json::{Value, json};
@@ -50,7 +51,10 @@ async fn folders(_: NoArgs, cx: Context) -> Result<String> {
 }
 
 fn curious() -> Server {
-    Server::new("curious", "1").tool("ask", "", ask).tool("think", "", think).tool("folders", "", folders)
+    Server::new("curious", "1")
+        .add(Tool::new("ask").read_only().handler(ask))
+        .add(Tool::new("think").read_only().handler(think))
+        .add(Tool::new("folders").read_only().handler(folders))
 }
 
 fn service() -> Service {
@@ -312,9 +316,17 @@ async fn a_dropped_call_ends_its_open_request() {
 
 #[tokio::test]
 async fn a_handler_that_panics_is_an_error_of_its_request() {
+    let id = Arc::new(Mutex::new(Value::Null));
+    let called = id.clone();
     let script = Script::with_revision(SESSION)
-        .on("tools/call", |_| Reaction::new().message(&elicitation("open")))
-        .on_response(|_| Reaction::new().message(&json!({ "jsonrpc": "2.0", "id": 2, "result": done() })));
+        .on("tools/call", move |call| {
+            *called.lock().unwrap() = call["id"].clone();
+            Reaction::new().message(&elicitation("open"))
+        })
+        .on_response(move |_| {
+            let id = id.lock().unwrap().take();
+            Reaction::new().message(&json!({ "jsonrpc": "2.0", "id": id, "result": done() }))
+        });
     let client = connect(&script).await;
     let call = client.call("ask", ());
     let call = call.on_server_request(|request| -> std::future::Ready<_> { panic!("{}", message(&request)) });
@@ -337,7 +349,8 @@ async fn a_request_without_a_call_is_an_error_that_says_why() {
     let undeclared = Script::with_revision(SESSION).on("tools/list", list);
     let client = scripted(&undeclared)
         .on_server_request(linchpin::model::ClientCapabilities::default(), |_| async { unreachable!() });
-    client.connect().await.unwrap().tools().all().await.unwrap();
+    let client = client.connect().await.unwrap();
+    client.tools().all().await.unwrap();
     let refused =
         undeclared.wait_for(|message| message["id"] == "stray" && message.get("method").is_none()).await;
     assert_eq!(refused["error"]["message"], "this client does not support elicitation/create");

@@ -2,8 +2,10 @@
 //! of the server belongs to.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -14,6 +16,9 @@ use crate::lock::lock;
 
 /// Maximum number of tools of a connection that are remembered as asking tools. The oldest is forgotten first.
 const MAX_ASKING_TOOLS: usize = 256;
+
+/// How long a request of an unknown task waits for a call to become that task.
+const TASK_ID_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Callback of a call for the server's log messages.
 type LogCallback = Box<dyn Fn(CallLog) + Send + Sync>;
@@ -42,11 +47,6 @@ impl CallScope {
     /// Records the number of the request that the call now waits for.
     pub(super) fn set_request_number(&self, number: i64) {
         self.request_number.store(number, Ordering::Relaxed);
-    }
-
-    /// Records the id of the task that the call became.
-    pub(super) fn set_task(&self, id: &str) {
-        let _ = self.task.set(id.to_owned());
     }
 
     fn is_named_by(&self, origin: Origin<'_>) -> bool {
@@ -82,6 +82,8 @@ pub(super) enum Attribution {
     Connection,
     /// The request may belong to any of this many calls, one of which accepts only its own requests.
     Ambiguous(usize),
+    /// The request belongs to a task that none of several calls has become yet.
+    UnknownTask,
 }
 
 /// Registry of the calls in flight that have a [`CallScope`], oldest first.
@@ -91,6 +93,8 @@ pub(super) struct ActiveCalls {
     last_id: u64,
     /// Tools whose calls have sent requests that did not name their call.
     asking_tools: VecDeque<String>,
+    /// Signal that a call has become a task or has ended.
+    changed: Arc<Notify>,
 }
 
 struct ActiveCall {
@@ -114,8 +118,9 @@ impl ActiveCalls {
         }
     }
 
-    /// Returns the position of the call that a server request belongs to, or the number of calls it may belong to.
-    fn find(&mut self, origin: Origin<'_>) -> Result<Option<usize>, usize> {
+    /// Returns the position of the call that a server request names, or `None` if it belongs to no call with a handler.
+    /// The error is the candidates, oldest first, if the request does not name its call.
+    fn find_named(&self, origin: Origin<'_>) -> Result<Option<usize>, Vec<usize>> {
         let named = self.calls.iter().position(|call| call.scope.is_named_by(origin));
         if named.is_some() || origin.request.is_some() {
             return Ok(named.filter(|at| self.calls[*at].scope.handler.is_some()));
@@ -124,23 +129,26 @@ impl ActiveCalls {
         let may_own = |scope: &CallScope| {
             scope.handler.is_some() && (origin.task.is_none() || scope.task.get().is_none())
         };
-        let candidates: Vec<usize> =
-            (0..self.calls.len()).filter(|at| may_own(&self.calls[*at].scope)).collect();
-        let Some(first) = candidates.first() else { return Ok(None) };
-        let tool = self.calls[*first].scope.tool.clone();
-        // All candidates call the same tool, so it is certain that the request comes from that tool.
-        if let Some(tool) = tool.filter(|tool| self.all_call(&candidates, tool)) {
-            self.remember_asking_tool(&tool);
-        }
-        if candidates.len() > 1 && candidates.iter().any(|at| self.calls[*at].scope.is_strict) {
-            return Err(candidates.len());
-        }
+        Err((0..self.calls.len()).filter(|at| may_own(&self.calls[*at].scope)).collect())
+    }
+
+    /// Guesses which of the candidates a request belongs to.
+    fn guess(&self, candidates: Vec<usize>) -> Option<usize> {
         // `min_by_key` returns the first, so the oldest, of equal candidates.
-        Ok(candidates.into_iter().min_by_key(|at| {
+        candidates.into_iter().min_by_key(|at| {
             let call = &self.calls[*at];
             let is_asking = call.scope.tool.as_deref().is_some_and(|tool| self.is_asking_tool(tool));
             (call.open_requests.len(), !is_asking)
-        }))
+        })
+    }
+
+    /// Remembers the tool of the candidates as an asking tool if all of them call it: the request certainly comes from
+    /// that tool.
+    fn learn(&mut self, candidates: &[usize]) {
+        let first = candidates.first().and_then(|at| self.calls[*at].scope.tool.clone());
+        if let Some(tool) = first.filter(|tool| self.all_call(candidates, tool)) {
+            self.remember_asking_tool(&tool);
+        }
     }
 
     fn all_call(&self, candidates: &[usize], tool: &str) -> bool {
@@ -159,19 +167,59 @@ impl ActiveCalls {
 
 impl ClientCore {
     /// Finds the call that a server request belongs to and counts the request as open until the [`OpenRequest`] is
-    /// dropped.
-    pub(super) fn attribute_request(self: &Arc<Self>, origin: Origin<'_>) -> Attribution {
+    /// dropped. If `waits_for_task` is set, a request of a task that several calls could have become is not guessed.
+    pub(super) fn attribute_request(
+        self: &Arc<Self>,
+        origin: Origin<'_>,
+        waits_for_task: bool,
+    ) -> Attribution {
         let mut active = lock(&self.active_calls);
-        let at = match active.find(origin) {
-            Ok(Some(at)) => at,
-            Ok(None) => return Attribution::Connection,
-            Err(candidates) => return Attribution::Ambiguous(candidates),
+        let found = match active.find_named(origin) {
+            Ok(found) => found,
+            Err(candidates) => {
+                let is_certain = candidates.len() < 2;
+                if origin.task.is_none() {
+                    active.learn(&candidates);
+                } else if !is_certain && waits_for_task {
+                    return Attribution::UnknownTask;
+                }
+                if !is_certain && candidates.iter().any(|at| active.calls[*at].scope.is_strict) {
+                    return Attribution::Ambiguous(candidates.len());
+                }
+                active.guess(candidates)
+            }
         };
-        let call = &mut active.calls[at];
+        let Some(call) = found.map(|at| &mut active.calls[at]) else { return Attribution::Connection };
         let Some(handler) = call.scope.handler.clone() else { return Attribution::Connection };
         let call_ended = Arc::new(Notify::new());
         call.open_requests.push(call_ended.clone());
         Attribution::Call(handler, OpenRequest { core: self.clone(), call: call.id, call_ended })
+    }
+
+    /// Attributes a request of a task once a call has become that task. A server may send it together with the
+    /// response that creates the task, before the call has processed that response.
+    pub(super) async fn attribute_task_request(self: &Arc<Self>, origin: Origin<'_>) -> Attribution {
+        let changed = lock(&self.active_calls).changed.clone();
+        let known = async {
+            loop {
+                let mut change = pin!(changed.notified());
+                change.as_mut().enable();
+                match self.attribute_request(origin, true) {
+                    Attribution::UnknownTask => change.await,
+                    attribution => return attribution,
+                }
+            }
+        };
+        match tokio::time::timeout(TASK_ID_TIMEOUT, known).await {
+            Ok(attribution) => attribution,
+            Err(_) => self.attribute_request(origin, false),
+        }
+    }
+
+    /// Records the id of the task that a call became.
+    pub(super) fn set_task(&self, scope: &CallScope, id: &str) {
+        let _ = scope.task.set(id.to_owned());
+        lock(&self.active_calls).changed.notify_waiters();
     }
 
     /// Registers a call with a scope of its own until the guard is dropped.
@@ -212,6 +260,7 @@ impl Drop for ActiveCallGuard {
     fn drop(&mut self) {
         let mut active = lock(&self.core.active_calls);
         let ended = active.calls.iter().position(|call| call.id == self.id).map(|at| active.calls.remove(at));
+        active.changed.notify_waiters();
         drop(active); // the handlers of the call may be dropped with it
         for request in ended.into_iter().flat_map(|call| call.open_requests) {
             request.notify_one();

@@ -222,7 +222,7 @@ impl Inbox {
     /// Returns what a message says about the call that it belongs to.
     fn origin<'a>(&self, request: Option<&Id<'_>>, task: Option<&'a Value>) -> Origin<'a> {
         let request = request.and_then(|id| self.0.peer.number(id));
-        Origin { request, task: task.and_then(|task| task["taskId"].as_str()) }
+        Origin { request, task: task.and_then(task_id) }
     }
 
     fn on_request(&self, id: &Id<'_>, method: &str, params: &Params<'_>, request: Option<&Id<'_>>) {
@@ -274,9 +274,17 @@ impl Inbox {
         }
         let core = core.clone();
         let task = related_task(params);
-        let attribution = core.attribute_request(self.origin(request, task.as_ref()));
+        let origin = self.origin(request, task.as_ref());
+        let (attribution, request) = (core.attribute_request(origin, true), origin.request);
         spawn(&core.runtime.clone(), async move {
             let _paused = core.peer.pause_timeouts(); // handler time does not count against the server
+            let attribution = match attribution {
+                Attribution::UnknownTask => {
+                    let origin = Origin { request, task: task.as_ref().and_then(task_id) };
+                    core.attribute_task_request(origin).await
+                }
+                attribution => attribution,
+            };
             let (work, open_request) = core.handle_server_request(question, attribution);
             // A panicking handler also produces a response and frees its entry.
             let outcome = run_catching_panics(work);
@@ -324,7 +332,7 @@ impl ClientCore {
                 };
                 (work, Some(open_request))
             }
-            Attribution::Connection => (self.handlers.handle(question), None),
+            Attribution::Connection | Attribution::UnknownTask => (self.handlers.handle(question), None),
             Attribution::Ambiguous(calls) => {
                 let text = format!(
                     "{calls} calls are in flight, and this request does not name the call it belongs to"
@@ -374,6 +382,10 @@ fn guess_id(message: &[u8]) -> Option<Id<'static>> {
 fn related_task(params: &Params<'_>) -> Option<Value> {
     let meta = Params::parse(params.find("_meta")?, MESSAGE_LIMITS).ok()?;
     serde_json::from_str(meta.find(key::RELATED_TASK)?).ok()
+}
+
+fn task_id(related_task: &Value) -> Option<&str> {
+    related_task["taskId"].as_str()
 }
 
 /// Converts a handler error into the form that the server may see.

@@ -112,7 +112,7 @@ impl Client {
     /// detects such servers automatically.
     #[cfg(feature = "http-client")]
     pub fn sse(url: impl Into<String>) -> ClientBuilder<HttpTransport> {
-        let is_session = |revision: &Revision| revision.era() == linchpin_protocol::Era::Session;
+        let is_session = |revision: &Revision| revision.era() == Era::Session;
         let sessions = Revision::ALL.into_iter().filter(is_session);
         ClientBuilder::new(HttpTransport::sse(url)).revisions(sessions)
     }

@@ -102,13 +102,13 @@ pub(super) async fn send(
         };
         let text = response.map_err(|error| into_client_error(request, error, round > 0))?;
         if session {
-            return session_outcome(request, as_task, text, progress);
+            return session_outcome(client, request, as_task, text, progress);
         }
         match &*result_type(&text) {
             "complete" => return Ok(RequestProgress::Result(text)),
             "task" if request.method == Method::CallTool => {
                 let created: CreateTaskResult = decode_result(request.method.name(), &text)?;
-                return Ok(into_task(request, created, None));
+                return Ok(into_task(client, request, created, None));
             }
             "input_required" if request.method.supports_input_requests() => {
                 let response: InputRequiredResult = decode_result(request.method.name(), &text)?;
@@ -126,6 +126,7 @@ pub(super) async fn send(
 }
 
 fn session_outcome(
+    client: &Client,
     request: &RoundRequest,
     as_task: bool,
     text: String,
@@ -133,18 +134,19 @@ fn session_outcome(
 ) -> Result<RequestProgress, ClientError> {
     if as_task && is_task_result(&text) {
         let created: CreateTaskResult = decode_result(request.method.name(), &text)?;
-        return Ok(into_task(request, created, progress));
+        return Ok(into_task(client, request, created, progress));
     }
     Ok(RequestProgress::Result(text))
 }
 
 fn into_task(
+    client: &Client,
     request: &RoundRequest,
     created: CreateTaskResult,
     progress: Option<TaskProgress>,
 ) -> RequestProgress {
     if let Some(scope) = &request.options.scope {
-        scope.set_task(&created.task.task_id);
+        client.core.set_task(scope, &created.task.task_id);
     }
     RequestProgress::Task(Box::new(created.task), progress)
 }
