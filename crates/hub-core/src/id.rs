@@ -27,6 +27,11 @@ macro_rules! ids {
             pub const fn from_u128(number: u128) -> Self {
                 $name(number)
             }
+
+            /// Returns the number of the id. Numbers have the order of the ids.
+            pub const fn to_u128(self) -> u128 {
+                self.0
+            }
         }
 
         impl $name {

@@ -3,21 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linchpin_hub_core::audit::{AuditEntry, ChainHead, Checkpoint, StoredAuditEntry};
+use linchpin_hub_core::audit::{AuditEntry, ChainHead, StoredAuditEntry};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::MAX_PAGE_SIZE;
 
-use super::calls::{from_millis, read_digest, to_millis};
 use super::connection::{DbConnection, Values};
-use super::documents::{read_u64, to_bigint};
-use super::{QueryExecutor, StoreFailure, conflict, unsupported_character};
+use super::statements::{change, query, query_one};
+use super::{QueryExecutor, StoreFailure, unsupported_character};
+use crate::common::audit::DELETE_CHECKPOINTS;
+use crate::common::refusal::sealed_concurrently;
+use crate::common::rows::{read_entry, read_head};
+use crate::common::{to_integer, to_millis};
 
 type Result<T> = std::result::Result<T, StoreFailure>;
 
 pub(super) const ENTRY_COLUMNS: &str = "number, at, actor, action, fields, hash";
-
-pub(super) const CHECKPOINT_COLUMNS: &str = "number, hash, at, signature";
 
 const LOCK_TENANTS: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key";
 const SELECT_HEADS: &str =
@@ -28,10 +29,6 @@ const SELECT_HEADS: &str =
 const SELECT_SEALABLE: &str = "SELECT 1 FROM audit WHERE tenant = $1 AND number = $2 AND hash = $3
     AND EXISTS (SELECT 1 FROM audit WHERE tenant = $1 AND number > $2)";
 const DELETE_SEALED: &str = "DELETE FROM audit WHERE tenant = $1 AND number <= $2";
-/// SQL that deletes the checkpoints of sealed entries, except the last checkpoint.
-const DELETE_CHECKPOINTS: &str = "DELETE FROM checkpoints WHERE tenant = $1 AND number <= $2
-    AND number < (SELECT max(number) FROM checkpoints WHERE tenant = $1)";
-
 /// Audit chain heads of some tenants, locked for the transaction that appends entries. Until the transaction ends,
 /// other hubs wait before they change these tenants, so that the chains have no gap and no fork.
 pub(super) struct ChainLocks {
@@ -95,7 +92,7 @@ pub(super) async fn insert(db: &DbConnection, all: &[(TenantId, StoredAuditEntry
              unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BYTEA[])"
     );
     let tenants: Vec<_> = all.iter().map(|(tenant, _)| tenant.to_string()).collect();
-    let numbers: Vec<_> = all.iter().map(|(_, row)| to_bigint(row.number)).collect();
+    let numbers: Vec<_> = all.iter().map(|(_, row)| to_integer(row.number)).collect();
     let times: Vec<_> = all.iter().map(|(_, row)| to_millis(row.at)).collect();
     let actors: Vec<_> = all.iter().map(|(_, row)| &*row.actor).collect();
     let actions: Vec<_> = all.iter().map(|(_, row)| &*row.action).collect();
@@ -111,14 +108,10 @@ fn lock_key(tenant: TenantId) -> i64 {
     i64::from_be_bytes(*digest.bytes().first_chunk().expect("a digest has 32 bytes"))
 }
 
-fn read_head(row: &tokio_postgres::Row, column: usize) -> Result<ChainHead> {
-    Ok(ChainHead { number: read_u64(row, column)?, hash: read_digest(row, column + 1)? })
-}
-
 pub(super) async fn head(db: &impl QueryExecutor, tenant: TenantId) -> Result<ChainHead> {
     let sql = "SELECT number, hash FROM audit WHERE tenant = $1 ORDER BY number DESC LIMIT 1";
-    let found = db.query(sql, &[&tenant.to_string()]).await?;
-    found.first().map_or_else(|| Ok(ChainHead::start(tenant)), |row| read_head(row, 0))
+    let found = query_one(db, sql, &[tenant.into()], |row| read_head(row, 0)).await?;
+    Ok(found.unwrap_or_else(|| ChainHead::start(tenant)))
 }
 
 pub(super) async fn entries(
@@ -130,56 +123,18 @@ pub(super) async fn entries(
     let sql = format!(
         "SELECT {ENTRY_COLUMNS} FROM audit WHERE tenant = $1 AND number > $2 ORDER BY number LIMIT $3"
     );
-    let limit = to_bigint(limit.clamp(1, MAX_PAGE_SIZE) as u64);
-    let found = db.query(&sql, &[&tenant.to_string(), &to_bigint(after), &limit]).await?;
-    found.iter().map(read_entry).collect()
+    let limit = to_integer(limit.clamp(1, MAX_PAGE_SIZE) as u64);
+    query(db, &sql, &[tenant.into(), to_integer(after).into(), limit.into()], read_entry).await
 }
 
-pub(super) fn read_entry(row: &tokio_postgres::Row) -> Result<StoredAuditEntry> {
-    Ok(StoredAuditEntry {
-        number: read_u64(row, 0)?,
-        at: from_millis(row.try_get(1)?)?,
-        actor: row.try_get(2)?,
-        action: row.try_get(3)?,
-        fields: row.try_get(4)?,
-        hash: read_digest(row, 5)?,
-    })
-}
-
+/// Removes sealed entries and their checkpoints.
 pub(super) async fn seal(db: &DbConnection, tenant: TenantId, first: u64, last: ChainHead) -> Result<()> {
-    let (owner, number, hash) = (tenant.to_string(), to_bigint(last.number), &last.hash.bytes()[..]);
-    let is_sealable = !db.query(SELECT_SEALABLE, &[&owner, &number, &hash]).await?.is_empty();
-    if is_sealable
-        && db.execute(DELETE_SEALED, &[&owner, &number]).await? == (last.number + 1).saturating_sub(first)
-    {
-        return db.execute(DELETE_CHECKPOINTS, &[&owner, &number]).await.map(drop);
+    let (owner, number) = (tenant.into(), to_integer(last.number).into());
+    let values = [owner, number, (&last.hash).into()];
+    let is_sealable = query_one(db, SELECT_SEALABLE, &values, |_| Ok(())).await?.is_some();
+    let sealed = &values[..2];
+    if is_sealable && change(db, DELETE_SEALED, sealed).await? == (last.number + 1).saturating_sub(first) {
+        return change(db, DELETE_CHECKPOINTS, sealed).await.map(drop);
     }
-    Err(conflict("version_conflict", "the audit was sealed concurrently: read it again"))
-}
-
-pub(super) async fn insert_checkpoint(
-    db: &DbConnection,
-    tenant: TenantId,
-    checkpoint: &Checkpoint,
-) -> Result<()> {
-    let Checkpoint { head, at, signature, .. } = checkpoint;
-    let sql = "INSERT INTO checkpoints (tenant, number, at, hash, signature) VALUES ($1, $2, $3, $4, $5)
-               ON CONFLICT DO NOTHING";
-    let (hash, signature) = (&head.hash.bytes()[..], &signature[..]);
-    let values: Values<'_> =
-        &[&tenant.to_string(), &to_bigint(head.number), &to_millis(*at), &hash, &signature];
-    db.execute(sql, values).await.map(drop)
-}
-
-pub(super) async fn checkpoint(db: &impl QueryExecutor, tenant: TenantId) -> Result<Option<Checkpoint>> {
-    let sql = format!(
-        "SELECT {CHECKPOINT_COLUMNS} FROM checkpoints WHERE tenant = $1 ORDER BY number DESC LIMIT 1"
-    );
-    let found = db.query(&sql, &[&tenant.to_string()]).await?;
-    found.first().map(|row| read_checkpoint(row, tenant)).transpose()
-}
-
-pub(super) fn read_checkpoint(row: &tokio_postgres::Row, tenant: TenantId) -> Result<Checkpoint> {
-    let (head, at) = (read_head(row, 0)?, from_millis(row.try_get(2)?)?);
-    Ok(Checkpoint { tenant, head, at, signature: row.try_get(3)? })
+    Err(sealed_concurrently().into())
 }

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use tokio_postgres::Row;
 
 use super::connection::{DbConnection, Values};
-use super::documents::{read_u64, to_bigint};
 use super::{QueryExecutor as _, StoreFailure, invalid_data};
+use crate::common::rows::StoredRow as _;
+use crate::common::to_integer;
 
 type Result<T> = std::result::Result<T, StoreFailure>;
 
@@ -114,8 +115,8 @@ impl ClusterLogReader {
         db.execute(INSERT_MESSAGES, &[&hub, &&[None::<&str>][..], &&["hub"][..], &&["null"][..]]).await?;
         db.run("COMMIT").await?;
         let first = "SELECT number FROM news ORDER BY number DESC LIMIT $1";
-        let found = db.query(first, &[&to_bigint(linchpin_hub_core::events::CAPACITY as u64)]).await?;
-        let last = read_u64(found.last().ok_or_else(|| invalid_data("the cluster log is empty"))?, 0)?;
+        let found = db.query(first, &[&to_integer(linchpin_hub_core::events::CAPACITY as u64)]).await?;
+        let last = found.last().ok_or_else(|| invalid_data("the cluster log is empty"))?.number(0)?;
         shared.events.reset_to(last);
         Ok(ClusterLogReader { hub: hub.to_owned(), position: last })
     }
@@ -123,14 +124,15 @@ impl ClusterLogReader {
     /// Reads all new rows of the cluster log and applies them to this hub.
     pub(super) async fn read(&mut self, db: &DbConnection, shared: &Cluster) -> Result<()> {
         loop {
-            let found =
-                db.query(SELECT_MESSAGES, &[&to_bigint(self.position), &to_bigint(PAGE_SIZE as u64)]).await?;
+            let found = db
+                .query(SELECT_MESSAGES, &[&to_integer(self.position), &to_integer(PAGE_SIZE as u64)])
+                .await?;
             let mut rows = found.iter();
             // If the last row that was read is gone, rows after it may be gone, too.
-            let is_complete = rows.next().is_some_and(|row| read_u64(row, 0).ok() == Some(self.position));
+            let is_complete = rows.next().is_some_and(|row| row.number(0).ok() == Some(self.position));
             if is_complete {
                 for row in rows {
-                    self.position = read_u64(row, 0)?;
+                    self.position = row.number(0)?;
                     // An unknown row is harmless: it comes from a hub of another version, and all caches are
                     // invalidated.
                     if self.apply(row, shared).is_err() {
@@ -139,7 +141,7 @@ impl ClusterLogReader {
                 }
             } else {
                 shared.notify(None);
-                let newest = found.last().map(|row| read_u64(row, 0)).transpose()?;
+                let newest = found.last().map(|row| row.number(0)).transpose()?;
                 self.position = newest.unwrap_or(self.position);
                 shared.events.reset_to(self.position);
             }
@@ -154,7 +156,7 @@ impl ClusterLogReader {
             let text = "unknown row of the cluster log, probably of a hub of another version";
             StoreFailure::from(Error::new(ErrorKind::Unavailable, "store_unavailable", text))
         };
-        let (number, hub): (u64, &str) = (read_u64(row, 0)?, row.try_get(1)?);
+        let (number, hub): (u64, &str) = (row.number(0)?, row.try_get(1)?);
         let tenant: Option<TenantId> = row.try_get::<_, Option<&str>>(2)?.map(str::parse).transpose()?;
         let mut body: Value = serde_json::from_str(row.try_get(4)?).map_err(|_| unknown_row())?;
         let is_own = hub == self.hub;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use linchpin_hub_core::Result;
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::platform::Platform;
 use linchpin_hub_core::store::Batch;
-use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -20,6 +20,7 @@ use super::connection::{DbConnection, ReconnectingConnection, Values, parse_url}
 use super::writer::{WriteRequest, Writer};
 use super::{QueryExecutor, StoreFailure, migrations, unreachable_error};
 use crate::Durability;
+use crate::common::store_closed;
 
 /// Queue length of the database writer; senders wait while the queue is full.
 const QUEUE_LEN: usize = 1_024;
@@ -133,8 +134,4 @@ impl QueryExecutor for Database {
             }
         }
     }
-}
-
-fn store_closed() -> Error {
-    Error::new(error::ErrorKind::Unavailable, "store_closed", "the hub is shutting down")
 }

@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use linchpin_hub_core::id::{CallId, TenantId};
 use linchpin_hub_core::store::{Batch, CallOutcome, CallRecord, DocumentKey, StoreChange};
 
-use super::calls::to_millis;
 use super::connection::{DbConnection, Values};
-use super::documents::to_bigint;
 use super::{QueryExecutor as _, StoreFailure};
+use crate::common::{to_integer, to_millis};
 
 const SELECT_MISMATCHES: &str = "SELECT 1 FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::BIGINT[])
         AS wanted (tenant, kind, id, version)
@@ -85,7 +84,7 @@ impl<'a> GroupedCalls<'a> {
         let kinds: Vec<_> = self.required_versions.iter().map(|(_, key, _)| key.kind.name()).collect();
         let ids: Vec<_> = self.required_versions.iter().map(|(_, key, _)| &key.id).collect();
         let versions: Vec<_> =
-            self.required_versions.iter().map(|(.., version)| to_bigint(*version)).collect();
+            self.required_versions.iter().map(|(.., version)| to_integer(*version)).collect();
         Ok(db.query(SELECT_MISMATCHES, &[&tenants, &kinds, &ids, &versions]).await?.is_empty())
     }
 

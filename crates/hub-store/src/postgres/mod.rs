@@ -11,6 +11,7 @@ mod grouped_calls;
 mod limits;
 mod migrations;
 mod snapshot;
+mod statements;
 mod tls;
 mod writer;
 
@@ -32,7 +33,14 @@ use tokio_postgres::error::SqlState;
 
 use self::connection::{DbConnection, Values};
 use self::database::Database;
+use self::statements::{execute, query_one};
 use crate::Durability;
+use crate::common::Statement;
+use crate::common::audit::SELECT_CHECKPOINT;
+use crate::common::calls::{SELECT_APPROVAL, SELECT_CALL};
+use crate::common::documents::{SELECT, SELECT_BY_NAME};
+use crate::common::limits::prune_buckets;
+use crate::common::rows::{read_approval, read_call, read_checkpoint};
 
 /// Store of the hub in a PostgreSQL database.
 pub struct Postgres(Database);
@@ -66,7 +74,7 @@ trait QueryExecutor: Sync {
 }
 
 /// Reason why an operation failed: the stored state rejects it, or the database reports an error.
-enum StoreFailure {
+pub(crate) enum StoreFailure {
     Rejected(Error),
     Database(tokio_postgres::Error),
 }
@@ -173,11 +181,6 @@ fn is_lost(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || error.code().map_or_else(is_io, |code| closed_states.contains(&code.code()))
 }
 
-/// Returns the error for a change that conflicts with the stored state.
-fn conflict(code: &'static str, text: impl Into<String>) -> StoreFailure {
-    Error::new(error::ErrorKind::Conflict, code, text).into()
-}
-
 async fn apply(
     db: &DbConnection,
     hub: Option<&str>,
@@ -186,41 +189,25 @@ async fn apply(
 ) -> Result<(), StoreFailure> {
     for change in &batch.changes {
         match change {
-            StoreChange::Put { document, version } => documents::put(db, tenant, document, *version).await?,
             StoreChange::RequireExists(key) => documents::require_exists(db, tenant, key).await?,
             StoreChange::RequireVersions(all) => documents::require_versions(db, tenant, all).await?,
-            StoreChange::Delete(key) => documents::delete(db, tenant, key).await?,
-            StoreChange::DeleteChildren { kind, parent } => {
-                documents::delete_children(db, tenant, *kind, parent).await?;
-            }
             StoreChange::ConsumeRate { bucket, rate, at } => {
                 limits::consume_rate(db, tenant, bucket, *rate, *at).await?;
             }
             StoreChange::RequireConcurrency { scope, max_calls: max } => {
                 limits::require_concurrency(db, tenant, scope, *max).await?;
             }
-            StoreChange::InsertCall(call) => calls::insert(db, hub, tenant, call).await?,
-            StoreChange::StartCall { call, at } => calls::start(db, hub, tenant, *call, *at).await?,
-            StoreChange::FinishCall { call, outcome } => calls::finish(db, tenant, *call, outcome).await?,
-            StoreChange::EditArguments { call, digest, arguments } => {
-                calls::edit(db, tenant, *call, *digest, arguments.as_deref()).await?;
-            }
-            StoreChange::InsertApproval(approval) => calls::insert_approval(db, tenant, approval).await?,
-            StoreChange::DecideApproval { approval, decision, decided_by: by, at, digest } => {
-                calls::decide_approval(db, tenant, *approval, *decision, by, *at, *digest).await?;
-            }
-            StoreChange::ConsumeApproval { approval, digest, at } => {
-                calls::consume_approval(db, tenant, *approval, *digest, *at).await?;
-            }
             StoreChange::PruneCalls { before, max_calls: max } => {
                 calls::prune(db, tenant, *before, *max).await?;
-                limits::prune_buckets(db, tenant, *before).await?;
-            }
-            StoreChange::InsertCheckpoint(checkpoint) => {
-                audit::insert_checkpoint(db, tenant, checkpoint).await?;
+                execute(db, tenant, &prune_buckets(tenant.into(), *before)).await?;
             }
             StoreChange::RemoveSealedEntries { first, last } => {
                 audit::seal(db, tenant, *first, *last).await?;
+            }
+            other => {
+                if let Some(statement) = Statement::of(other, tenant.into(), hub) {
+                    execute(db, tenant, &statement).await?;
+                }
             }
         }
     }
@@ -234,7 +221,7 @@ impl Store for Postgres {
     }
 
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
-        Ok(documents::get(&self.0, tenant, key).await?)
+        Ok(documents::get(&self.0, SELECT, tenant, key.kind, &key.id).await?)
     }
 
     async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
@@ -247,7 +234,7 @@ impl Store for Postgres {
         kind: DocumentKind,
         name: &str,
     ) -> Result<Option<StoredDocument>> {
-        Ok(documents::get_by_name(&self.0, tenant, kind, name).await?)
+        Ok(documents::get(&self.0, SELECT_BY_NAME, tenant, kind, name).await?)
     }
 
     async fn documents(
@@ -261,7 +248,7 @@ impl Store for Postgres {
     }
 
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
-        Ok(calls::get(&self.0, tenant, id).await?)
+        Ok(query_one(&self.0, SELECT_CALL, &[tenant.into(), id.into()], read_call).await?)
     }
 
     async fn calls(
@@ -274,7 +261,7 @@ impl Store for Postgres {
     }
 
     async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-        Ok(calls::approval(&self.0, tenant, id).await?)
+        Ok(query_one(&self.0, SELECT_APPROVAL, &[tenant.into(), id.into()], read_approval).await?)
     }
 
     async fn approvals(
@@ -300,7 +287,8 @@ impl Store for Postgres {
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
-        Ok(audit::checkpoint(&self.0, tenant).await?)
+        Ok(query_one(&self.0, SELECT_CHECKPOINT, &[tenant.into()], |row| read_checkpoint(row, tenant))
+            .await?)
     }
 
     async fn tenants(&self) -> Result<Vec<TenantId>> {
@@ -339,6 +327,7 @@ mod tests {
 
     use super::connection::{ReconnectingConnection, parse_url};
     use super::*;
+    use crate::common::rows::StoredRow as _;
 
     /// Connects to a new database with so many rows that the planner prefers an index.
     pub(super) async fn database_with_many_rows(tenant: TenantId) -> Arc<DbConnection> {
@@ -374,7 +363,7 @@ mod tests {
         let row = &db.query("SELECT 'secret', -5::BIGINT", &[]).await.map_err(Error::from).unwrap()[0];
         let error = Error::from(StoreFailure::from(row.try_get::<_, i64>(0).unwrap_err()));
         assert_eq!(format!("{error}"), "the database operation failed: see the log of the hub");
-        let error = documents::read_u64(row, 1).map_err(Error::from).unwrap_err();
+        let error = row.number(1).map_err(Error::from).unwrap_err();
         assert_eq!(format!("{error}"), "the database is damaged: restore it from a backup");
     }
 }

@@ -2,14 +2,22 @@
 //! one.
 
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{DocumentKind, SnapshotItem, SnapshotValue};
+use linchpin_hub_core::store::{SnapshotItem, SnapshotValue};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio_postgres::Row;
 
-use super::calls::{APPROVAL_COLUMNS, CALL_COLUMNS, parse_column, read_approval, read_call};
+use super::audit::{self, ENTRY_COLUMNS};
 use super::connection::DbConnection;
-use super::{QueryExecutor as _, StoreFailure, audit, calls, documents, invalid_data};
-use crate::common::{SELECT_HAS_DATA, snapshot_incomplete, snapshot_receiver_gone, store_not_empty};
+use super::statements::execute;
+use super::{QueryExecutor as _, StoreFailure};
+use crate::common::audit::{CHECKPOINT_COLUMNS, insert_checkpoint};
+use crate::common::calls::{APPROVAL_COLUMNS, CALL_COLUMNS};
+use crate::common::rows::{
+    StoredRow as _, read_approval, read_call, read_checkpoint, read_document, read_entry, read_kind,
+};
+use crate::common::{
+    SELECT_HAS_DATA, calls, documents, snapshot_incomplete, snapshot_receiver_gone, store_not_empty,
+};
 
 type Result<T> = std::result::Result<T, StoreFailure>;
 
@@ -29,29 +37,26 @@ pub(super) async fn export(db: &DbConnection, to: &Sender<SnapshotItem>) -> Resu
 }
 
 async fn export_tables(db: &DbConnection, to: &Sender<SnapshotItem>) -> Result<()> {
-    let document = |row: &Row, _| {
-        let kind = DocumentKind::find(row.try_get("kind")?).ok_or_else(|| invalid_data("unknown kind"))?;
-        Ok(SnapshotValue::Document(documents::read_document(kind, row)?))
-    };
-    export_table(db, to, documents::COLUMNS, ("kind, tenant", "documents", "kind, id"), document).await?;
+    let document = |row: &Row, _| Ok(SnapshotValue::Document(read_document(read_kind(row, 5)?, row)?));
+    let columns = format!("{}, kind", documents::COLUMNS);
+    export_table(db, to, ("documents", &columns, "kind, id"), document).await?;
     let call = |row: &Row, _| Ok(SnapshotValue::Call(Box::new(read_call(row)?)));
-    export_table(db, to, CALL_COLUMNS, ("tenant", "calls", "id"), call).await?;
+    export_table(db, to, ("calls", CALL_COLUMNS, "id"), call).await?;
     let approval = |row: &Row, _| Ok(SnapshotValue::Approval(read_approval(row)?));
-    export_table(db, to, APPROVAL_COLUMNS, ("tenant", "approvals", "id"), approval).await?;
-    let entry = |row: &Row, _| Ok(SnapshotValue::Entry(audit::read_entry(row)?));
-    export_table(db, to, audit::ENTRY_COLUMNS, ("tenant", "audit", "number"), entry).await?;
-    let checkpoint = |row: &Row, tenant| Ok(SnapshotValue::Checkpoint(audit::read_checkpoint(row, tenant)?));
-    export_table(db, to, audit::CHECKPOINT_COLUMNS, ("tenant", "checkpoints", "number"), checkpoint).await
+    export_table(db, to, ("approvals", APPROVAL_COLUMNS, "id"), approval).await?;
+    let entry = |row: &Row, _| Ok(SnapshotValue::Entry(read_entry(row)?));
+    export_table(db, to, ("audit", ENTRY_COLUMNS, "number"), entry).await?;
+    let checkpoint = |row: &Row, tenant| Ok(SnapshotValue::Checkpoint(read_checkpoint(row, tenant)?));
+    export_table(db, to, ("checkpoints", CHECKPOINT_COLUMNS, "number"), checkpoint).await
 }
 
 async fn export_table(
     db: &DbConnection,
     to: &Sender<SnapshotItem>,
-    columns: &str,
-    (more, table, order): (&str, &str, &str),
+    (table, columns, order): (&str, &str, &str),
     read: impl Fn(&Row, TenantId) -> Result<SnapshotValue>,
 ) -> Result<()> {
-    let select = format!("SELECT {columns}, {more} FROM {table} ORDER BY tenant, {order}");
+    let select = format!("SELECT {columns}, tenant FROM {table} ORDER BY tenant, {order}");
     db.run(&format!("DECLARE copied_{table} NO SCROLL CURSOR FOR {select}")).await?;
     let next = format!("FETCH {CHUNK_SIZE} FROM copied_{table}");
     loop {
@@ -60,7 +65,7 @@ async fn export_table(
             return Ok(());
         }
         for row in &rows {
-            let tenant = parse_column(row, "tenant")?;
+            let tenant = TenantId::from_u128(row.id(row.len() - 1)?);
             let value = read(row, tenant)?;
             to.send(SnapshotItem { tenant, value }).await.map_err(|_| snapshot_receiver_gone())?;
         }
@@ -88,14 +93,18 @@ async fn import_rows(db: &DbConnection, mut from: Receiver<SnapshotItem>, count:
     }
     let (mut item_count, mut entries) = (0, Vec::new());
     while let Some(SnapshotItem { tenant, value }) = from.recv().await {
-        match value {
-            SnapshotValue::Document(stored) => documents::insert(db, tenant, &stored).await?,
-            SnapshotValue::Call(call) => calls::insert(db, None, tenant, &call).await?,
-            SnapshotValue::Approval(approval) => calls::insert_approval(db, tenant, &approval).await?,
-            SnapshotValue::Entry(row) => entries.push((tenant, row)),
-            SnapshotValue::Checkpoint(checkpoint) => {
-                audit::insert_checkpoint(db, tenant, &checkpoint).await?;
+        let statement = match &value {
+            SnapshotValue::Document(stored) => Some(documents::insert(tenant.into(), stored)),
+            SnapshotValue::Call(call) => Some(calls::insert(tenant.into(), call, None)),
+            SnapshotValue::Approval(approval) => Some(calls::insert_approval(tenant.into(), approval)),
+            SnapshotValue::Checkpoint(checkpoint) => Some(insert_checkpoint(tenant.into(), checkpoint)),
+            SnapshotValue::Entry(entry) => {
+                entries.push((tenant, entry.clone()));
+                None
             }
+        };
+        if let Some(statement) = statement {
+            execute(db, tenant, &statement).await?;
         }
         item_count += 1;
         if entries.len() >= CHUNK_SIZE {

@@ -1,19 +1,25 @@
-//! Writer and reader threads of one `SQLite` database file. Batches are committed in groups: while one group is written
-//! to the disk, the next one queues, so many concurrent writers cost little more than one.
+//! Threads of one `SQLite` database file: a writer, a reader for lookups, and one for lists, exports and checkpoints,
+//! which take longer and must not delay lookups.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use linchpin_hub_core::id::TenantId;
+use linchpin_hub_core::store::Batch;
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{CODE_STORE_BROKEN, database_error};
+use super::checkpoints::Checkpoints;
+use super::errors::{database_error, is_disk_failure};
+use super::writer::Writer;
 use crate::Durability;
+use crate::common::store_closed;
 
 /// Queue length per database thread; senders wait while the queue is full.
 const QUEUE_LEN: usize = 1_024;
@@ -22,70 +28,46 @@ const MAX_GROUP_SIZE: usize = 64;
 /// Maximum time to wait for a lock of the database file held by another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
+pub(super) type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
 type WriteJob = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
 
-/// Write job for the `SQLite` writer thread, with the sender of its outcome, which is sent after the commit.
+/// Disk failure after which nothing is written any more.
+pub(super) type DiskFailure = Arc<watch::Sender<Option<Error>>>;
+
+/// Work for the writer thread.
+enum Write {
+    /// Batch that is committed together with others.
+    Batch(TenantId, Batch),
+    /// Job that runs in a transaction of its own.
+    Job(WriteJob),
+}
+
+/// Work for the writer thread, with the sender of its outcome, which is sent after the commit.
 struct WriteRequest {
-    job: WriteJob,
+    write: Write,
     outcome: oneshot::Sender<Result<()>>,
 }
 
-/// `SQLite` database file, with its writer thread and reader thread.
-pub(super) struct Database {
-    write_queue: Option<mpsc::Sender<WriteRequest>>,
-    read_queue: Option<mpsc::Sender<ReadJob>>,
-    writer: Option<JoinHandle<()>>,
-    reader: Option<JoinHandle<()>>,
-    /// Channel with the disk failure after which nothing is written any more.
-    disk_failure: watch::Receiver<Option<Error>>,
+/// Reader thread with its queue.
+struct Reader {
+    queue: Option<mpsc::Sender<ReadJob>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl Database {
-    pub(super) fn open(
-        path: &Path,
-        durability: Durability,
-        prepare: impl FnOnce(&mut Connection) -> Result<()>,
-    ) -> Result<Self> {
-        // `NORMAL`: the journal survives a crash of the process. Only `FULL` survives power loss.
-        let synchronous = match durability {
-            Durability::Process => "NORMAL",
-            Durability::Power => "FULL",
-        };
-        let connect = || -> rusqlite::Result<Connection> {
-            let db = Connection::open(path)?;
-            db.busy_timeout(BUSY_TIMEOUT)?;
-            db.pragma_update(None, "journal_mode", "WAL")?;
-            db.pragma_update(None, "synchronous", synchronous)?;
-            db.pragma_update(None, "foreign_keys", true)?;
-            // Query planner stability: a statement has one plan, whatever its values.
-            db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-            db.set_prepared_statement_cache_capacity(64);
-            Ok(db)
-        };
-        if is_truncated(path) {
-            let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-            return Err(database_error(&rusqlite::Error::SqliteFailure(damaged, None)));
-        }
-        let mut first = connect().map_err(|error| database_error(&error))?;
-        prepare(&mut first)?;
-        let reader = connect().map_err(|error| database_error(&error))?;
-        reader.pragma_update(None, "query_only", true).map_err(|error| database_error(&error))?;
-        let ((write_queue, writes), (read_queue, reads)) =
-            (mpsc::channel(QUEUE_LEN), mpsc::channel(QUEUE_LEN));
-        let (failure_sender, disk_failure) = watch::channel(None);
-        Ok(Database {
-            write_queue: Some(write_queue),
-            read_queue: Some(read_queue),
-            writer: Some(spawn_thread("store-writer", move || run_writer(&first, writes, &failure_sender))?),
-            reader: Some(spawn_thread("store-reader", move || run_reader(&reader, reads))?),
-            disk_failure,
-        })
+impl Reader {
+    fn start(name: &str, db: Connection) -> Result<Self> {
+        db.pragma_update(None, "query_only", true).map_err(|error| database_error(&error))?;
+        let (queue, mut jobs) = mpsc::channel::<ReadJob>(QUEUE_LEN);
+        let thread = spawn_thread(name, move || {
+            while let Some(job) = jobs.blocking_recv() {
+                job(&db);
+            }
+        })?;
+        Ok(Reader { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Runs a database read on the reader thread.
-    pub(super) async fn read<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -93,22 +75,125 @@ impl Database {
         let job: ReadJob = Box::new(move |db| {
             let _ = done.send(work(db)); // the caller may have dropped its future
         });
-        let reading = self.read_queue.as_ref().ok_or_else(store_closed)?;
-        reading.send(job).await.map_err(|_| store_closed())?;
+        let queue = self.queue.as_ref().ok_or_else(store_closed)?;
+        queue.send(job).await.map_err(|_| store_closed())?;
         result.await.map_err(|_| store_closed())?
     }
+}
 
-    /// Runs a database write on the writer thread, and waits for its commit; all of it is committed, or nothing.
-    pub(super) async fn write(
+/// Queued jobs are run before the thread ends.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.queue = None;
+        let _ = self.thread.take().map(JoinHandle::join); // a panic has already been printed
+    }
+}
+
+/// `SQLite` database file, with its writer thread and reader threads. The threads end one after the other, in this
+/// order: the last connection to close merges and removes the journal, and of two that close at the same time neither
+/// is the last.
+pub(super) struct Database {
+    lookups: Reader,
+    scans: Reader,
+    writer: WriterThread,
+    /// Channel with the disk failure after which nothing is written any more.
+    disk_failure: watch::Receiver<Option<Error>>,
+}
+
+/// Writer thread with its queue.
+struct WriterThread {
+    queue: Option<mpsc::Sender<WriteRequest>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Queued batches are committed before the thread ends.
+impl Drop for WriterThread {
+    fn drop(&mut self) {
+        self.queue = None;
+        let _ = self.thread.take().map(JoinHandle::join); // a panic has already been printed
+    }
+}
+
+impl Database {
+    /// Opens the file. `hub` is the id of this hub process.
+    pub(super) fn open(
+        path: &Path,
+        durability: Durability,
+        hub: Arc<str>,
+        prepare: impl FnOnce(&mut Connection) -> Result<()>,
+    ) -> Result<Self> {
+        // `NORMAL`: the journal survives a crash of the process. Only `FULL` survives power loss.
+        let synchronous = match durability {
+            Durability::Process => "NORMAL",
+            Durability::Power => "FULL",
+        };
+        let connect = || {
+            let connect = || -> rusqlite::Result<Connection> {
+                let db = Connection::open(path)?;
+                db.busy_timeout(BUSY_TIMEOUT)?;
+                db.pragma_update(None, "journal_mode", "WAL")?;
+                db.pragma_update(None, "synchronous", synchronous)?;
+                db.pragma_update(None, "foreign_keys", true)?;
+                // Query planner stability: a statement has one plan, whatever its values.
+                db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+                db.set_prepared_statement_cache_capacity(64);
+                Ok(db)
+            };
+            connect().map_err(|error| database_error(&error))
+        };
+        if is_truncated(path) {
+            let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            return Err(database_error(&rusqlite::Error::SqliteFailure(damaged, None)));
+        }
+        let mut first = connect()?;
+        prepare(&mut first)?;
+        let lookups = Reader::start("store-reader", connect()?)?;
+        let scans = Reader::start("store-scanner", connect()?)?;
+        let (failure_sender, disk_failure) = watch::channel(None);
+        let failure: DiskFailure = Arc::new(failure_sender);
+        let scan_queue = scans.queue.as_ref().ok_or_else(store_closed)?.downgrade();
+        let checkpoints = Checkpoints::new(&mut first, scan_queue, failure.clone())
+            .map_err(|error| database_error(&error))?;
+        let (queue, requests) = mpsc::channel(QUEUE_LEN);
+        let thread =
+            spawn_thread("store-writer", move || run_writer(&first, hub, requests, checkpoints, &failure))?;
+        let writer = WriterThread { queue: Some(queue), thread: Some(thread) };
+        Ok(Database { lookups, scans, writer, disk_failure })
+    }
+
+    /// Runs a short read on the reader thread.
+    pub(super) async fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.lookups.run(work).await
+    }
+
+    /// Runs a read that may take long.
+    pub(super) async fn scan<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.scans.run(work).await
+    }
+
+    /// Commits a batch, or nothing of it.
+    pub(super) async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
+        self.write(Write::Batch(tenant, batch)).await
+    }
+
+    /// Runs a job on the writer thread in a transaction of its own, and waits for its commit.
+    pub(super) async fn run_write(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        let (done, result) = oneshot::channel();
-        let writing = self.write_queue.as_ref().ok_or_else(store_closed)?;
-        writing
-            .send(WriteRequest { job: Box::new(work), outcome: done })
-            .await
-            .map_err(|_| store_closed())?;
+        self.write(Write::Job(Box::new(job))).await
+    }
+
+    async fn write(&self, write: Write) -> Result<()> {
+        let (outcome, result) = oneshot::channel();
+        let queue = self.writer.queue.as_ref().ok_or_else(store_closed)?;
+        queue.send(WriteRequest { write, outcome }).await.map_err(|_| store_closed())?;
         result.await.map_err(|_| store_closed())?
     }
 
@@ -117,17 +202,6 @@ impl Database {
         let mut receiver = self.disk_failure.clone();
         let failure = receiver.wait_for(Option::is_some).await;
         failure.ok().and_then(|error| error.clone()).unwrap_or_else(store_closed)
-    }
-}
-
-/// Queued jobs are run before the threads end. The threads end one after the other: the last connection to close merges
-/// and removes the journal, and of two that close at the same time neither is the last.
-impl Drop for Database {
-    fn drop(&mut self) {
-        self.read_queue = None;
-        let _ = self.reader.take().map(JoinHandle::join); // a panic has already been printed
-        self.write_queue = None;
-        let _ = self.writer.take().map(JoinHandle::join);
     }
 }
 
@@ -152,10 +226,6 @@ fn is_truncated(path: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.len() < u64::from(pages) * page)
 }
 
-fn store_closed() -> Error {
-    Error::new(error::ErrorKind::Unavailable, "store_closed", "the hub is shutting down")
-}
-
 fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| {
         Error::new(
@@ -166,82 +236,56 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Join
     })
 }
 
-fn run_reader(db: &Connection, mut reads: mpsc::Receiver<ReadJob>) {
-    while let Some(job) = reads.blocking_recv() {
-        job(db);
-    }
-}
-
-/// Executes write requests on the writer thread, several per transaction, until all senders are gone. After a disk
-/// failure the content of the disk is unknown, so later writes fail at once.
+/// Executes write requests on the writer thread, several batches per transaction, until all senders are gone. After a
+/// disk failure the content of the disk is unknown, so later writes fail at once.
 fn run_writer(
     db: &Connection,
-    mut writes: mpsc::Receiver<WriteRequest>,
-    disk_failure: &watch::Sender<Option<Error>>,
+    hub: Arc<str>,
+    mut queue: mpsc::Receiver<WriteRequest>,
+    mut checkpoints: Checkpoints,
+    disk_failure: &DiskFailure,
 ) {
-    let mut group = Vec::with_capacity(MAX_GROUP_SIZE);
-    while writes.blocking_recv_many(&mut group, MAX_GROUP_SIZE) > 0 {
-        let (jobs, senders): (Vec<_>, Vec<_>) =
-            group.drain(..).map(|write| (write.job, write.outcome)).unzip();
+    let mut writer = Writer::new(db, hub);
+    let mut transact = |work: &mut dyn FnMut(&mut Writer<'_>) -> Result<()>| {
         let before = disk_failure.borrow().clone();
-        let outcomes = before.map_or_else(|| write_group(db, jobs), Err);
-        if let Err(error) = &outcomes
-            && error.code() == CODE_STORE_BROKEN
+        let done = before.map_or_else(|| work(&mut writer), Err);
+        if let Err(error) = &done
+            && is_disk_failure(error)
         {
             disk_failure.send_replace(Some(error.clone()));
         }
-        for (index, sender) in senders.into_iter().enumerate() {
-            let outcome = outcomes.as_ref().map_err(Clone::clone).and_then(|all| all[index].clone());
-            let _ = sender.send(outcome); // the caller may have dropped its future
+        done
+    };
+    let mut requests = Vec::with_capacity(MAX_GROUP_SIZE);
+    while queue.blocking_recv_many(&mut requests, MAX_GROUP_SIZE) > 0 {
+        let (mut group, mut senders) = (Vec::new(), Vec::new());
+        let mut jobs = Vec::new();
+        for WriteRequest { write, outcome } in requests.drain(..) {
+            match write {
+                Write::Batch(tenant, batch) => {
+                    group.push((tenant, batch));
+                    senders.push(outcome);
+                }
+                Write::Job(job) => jobs.push((job, outcome)),
+            }
         }
-    }
-}
-
-/// Runs a group of write jobs in one transaction. A job that fails is rolled back alone.
-fn write_group(db: &Connection, group: Vec<WriteJob>) -> Result<Vec<Result<()>>> {
-    let fault = |error: rusqlite::Error| database_error(&error);
-    let tx = WriteTransaction::new(db).map_err(fault)?;
-    let mut outcomes = Vec::with_capacity(group.len());
-    for work in group {
-        tx.run("SAVEPOINT part").map_err(fault)?;
-        let outcome = work(tx.0);
-        // SQLite has rolled back the whole group, or the disk has failed.
-        if tx.0.is_autocommit() || outcome.as_ref().is_err_and(|error| error.code() == CODE_STORE_BROKEN) {
-            return outcome.and(Err(store_closed())).map(|()| outcomes);
+        if !group.is_empty() {
+            let mut outcomes = Vec::new();
+            let done = transact(&mut |writer| {
+                outcomes = writer.commit(&mut group)?;
+                Ok(())
+            });
+            outcomes.resize(senders.len(), done);
+            for (sender, outcome) in senders.into_iter().zip(outcomes) {
+                let _ = sender.send(outcome); // the caller may have dropped its future
+            }
         }
-        if outcome.is_err() {
-            tx.run("ROLLBACK TO part").map_err(fault)?;
+        for (job, sender) in jobs {
+            let mut job = Some(job);
+            let done = transact(&mut |writer| job.take().map_or(Ok(()), |job| writer.run(job)));
+            let _ = sender.send(done); // the caller may have dropped its future
         }
-        tx.run("RELEASE part").map_err(fault)?;
-        outcomes.push(outcome);
-    }
-    tx.run("COMMIT").map_err(fault)?;
-    Ok(outcomes)
-}
-
-/// `SQLite` transaction that is rolled back on drop unless it was committed. Its statements are cached, unlike those of
-/// `rusqlite::Transaction`: preparing them costs more than the work itself.
-struct WriteTransaction<'a>(&'a Connection);
-
-impl<'a> WriteTransaction<'a> {
-    fn new(db: &'a Connection) -> rusqlite::Result<Self> {
-        let transaction = WriteTransaction(db);
-        transaction.run("BEGIN IMMEDIATE")?;
-        Ok(transaction)
-    }
-
-    fn run(&self, sql: &str) -> rusqlite::Result<()> {
-        self.0.prepare_cached(sql)?.execute([]).map(drop)
-    }
-}
-
-impl Drop for WriteTransaction<'_> {
-    fn drop(&mut self) {
-        if !self.0.is_autocommit()
-            && let Err(error) = self.run("ROLLBACK")
-        {
-            database_error(&error);
-        }
+        checkpoints.after_commit(db);
     }
 }
 
@@ -252,7 +296,8 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_written_after_the_disk_has_failed() {
         let folder = tempfile::tempdir().unwrap();
-        let db = Database::open(&folder.path().join("hub.db"), Durability::Process, |_| Ok(())).unwrap();
+        let db = Database::open(&folder.path().join("hub.db"), Durability::Process, "hub".into(), |_| Ok(()))
+            .unwrap();
         let create_table = |name| {
             move |db: &Connection| {
                 db.execute_batch(&format!("CREATE TABLE {name} (x)")).map_err(|error| database_error(&error))
@@ -264,13 +309,13 @@ mod tests {
         };
         // A full disk is not permanent.
         assert_eq!(
-            db.write(fails(rusqlite::ffi::SQLITE_FULL)).await.unwrap_err().code(),
+            db.run_write(fails(rusqlite::ffi::SQLITE_FULL)).await.unwrap_err().code(),
             "store_unavailable"
         );
-        db.write(create_table("one")).await.unwrap();
-        let error = db.write(fails(rusqlite::ffi::SQLITE_IOERR_FSYNC)).await.unwrap_err();
-        assert_eq!((db.wait_for_disk_failure().await, error.code()), (error.clone(), CODE_STORE_BROKEN));
-        assert_eq!(db.write(create_table("two")).await.unwrap_err(), error);
+        db.run_write(create_table("one")).await.unwrap();
+        let error = db.run_write(fails(rusqlite::ffi::SQLITE_IOERR_FSYNC)).await.unwrap_err();
+        assert_eq!((db.wait_for_disk_failure().await, error.code()), (error.clone(), "store_broken"));
+        assert_eq!(db.run_write(create_table("two")).await.unwrap_err(), error);
         let tables = db.read(|db| {
             db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, u64>(0))
                 .map_err(|error| database_error(&error))
@@ -282,7 +327,8 @@ mod tests {
     async fn the_machine_is_waited_for_when_that_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         for (durability, expected) in [(Durability::Process, 1), (Durability::Power, 2)] {
-            let db = Database::open(&folder.path().join("hub.db"), durability, |_| Ok(())).unwrap();
+            let db =
+                Database::open(&folder.path().join("hub.db"), durability, "hub".into(), |_| Ok(())).unwrap();
             let level = db.read(|db| {
                 db.pragma_query_value(None, "synchronous", |row| row.get::<_, u8>(0))
                     .map_err(|error| database_error(&error))

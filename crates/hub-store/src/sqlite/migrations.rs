@@ -3,10 +3,11 @@
 use linchpin_hub_core::{Error, Result, error};
 use rusqlite::Connection;
 
-use super::database_error;
+use super::errors::database_error;
 
 /// Migrations in order; each leads from one schema version to the next.
-const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// Migrates a database to the current schema version.
 pub(super) fn migrate(db: &mut Connection) -> Result<()> {
