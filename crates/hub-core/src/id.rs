@@ -84,6 +84,8 @@ ids! {
     CallId, "call";
     /// Id of an approval.
     ApprovalId, "approval";
+    /// Id of an approval rule.
+    ApprovalRuleId, "approval rule";
     /// Id of an API token.
     TokenId, "token";
     /// Id of a secret in the vault.

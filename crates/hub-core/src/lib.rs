@@ -6,6 +6,7 @@
 //! | servers and their settings | [`server`] |
 //! | slugs and qualified tool names | [`tool::names`] |
 //! | policy decisions about calls | [`policy`] |
+//! | approvals that cover later calls | [`approval_rule`] |
 //! | fingerprints of trusted tool definitions | [`tool::pin`] |
 //! | pool of upstream connections | [`connection`] |
 //! | killing server processes of a killed hub | [`process_guard`] |
@@ -17,6 +18,7 @@
 pub mod actor;
 pub mod agent;
 pub mod api_token;
+pub mod approval_rule;
 pub mod audit;
 pub mod backup;
 pub mod bounded_result;

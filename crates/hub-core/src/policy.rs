@@ -34,6 +34,8 @@ pub enum PolicyReason {
     AgentAuto,
     /// The tool is trusted, unchanged, and on the agent's list of trusted tools.
     AgentTrusts,
+    /// An approval rule of a user covers the call.
+    ApprovalRule,
     /// The approval mode of the agent is `always-ask`.
     AgentAlwaysAsks,
     /// The tool is not trusted by a user, or not on the agent's list of trusted tools.
@@ -55,6 +57,7 @@ impl PolicyReason {
             PolicyReason::OwnCall => "own_call",
             PolicyReason::AgentAuto => "agent_auto",
             PolicyReason::AgentTrusts => "agent_trusts",
+            PolicyReason::ApprovalRule => "approval_rule",
             PolicyReason::AgentAlwaysAsks => "agent_asks",
             PolicyReason::NotTrusted => "not_trusted",
             PolicyReason::ServerDisabled => "server_disabled",
@@ -70,6 +73,7 @@ impl PolicyReason {
             PolicyReason::OwnCall => "the caller is a user, who needs no approval",
             PolicyReason::AgentAuto => "the agent needs no approval",
             PolicyReason::AgentTrusts => "the agent trusts this tool",
+            PolicyReason::ApprovalRule => "an approval rule covers the call",
             PolicyReason::AgentAlwaysAsks => "the agent requires approval of every call",
             PolicyReason::NotTrusted => {
                 "the tool is not trusted, or not on the agent's list of trusted tools"

@@ -8,12 +8,13 @@ use crate::problem::ProblemDocument;
 use crate::route::{API, Access, ResponseSpec, Route};
 
 /// Descriptions of the path parameters in the `OpenAPI` document, by name.
-const PATH_PARAMETERS: [(&str, &str); 12] = [
+const PATH_PARAMETERS: [(&str, &str); 13] = [
     ("server", "Server id or slug"),
     ("tool", "Qualified name of a tool, such as mcp_demo__echo"),
     ("prompt", "Prompt name"),
     ("call", "Call id"),
     ("approval", "Approval id"),
+    ("rule", "Id of an approval rule"),
     ("agent", "Agent id"),
     ("token", "Token id"),
     ("user", "User id"),

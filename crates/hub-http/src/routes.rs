@@ -7,13 +7,14 @@ use linchpin_hub_core::hub::oauth::{AuthTraceEntry, GrantStatusView, SignInView}
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
-    ApprovalView, AuditVerification, AuditView, CallView, ClientConfig, CredentialView, LoginLink,
-    ProbeReport, ServerView, SyncReport, ToolView,
+    ApprovalRuleView, ApprovalView, AuditVerification, AuditView, CallView, ClientConfig, CredentialView,
+    LoginLink, ProbeReport, ServerView, SyncReport, ToolView,
 };
 use linchpin_hub_core::store::Page;
 use serde_json::Value;
 
 use crate::api::agents::{self, AgentChanges, NewAgent};
+use crate::api::approval_rules::{self, NewRule};
 use crate::api::approvals::{self, ApproveRequest, DenyRequest};
 use crate::api::calls::{self, NewCall};
 use crate::api::credentials::{self, AGENT_PARAMETER, NewCredential, NewSecret};
@@ -141,6 +142,14 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .optional_body::<ApproveRequest>().max_body(MAX_CALL_BODY).returns::<ApprovalView>(),
         post("/approvals/{approval}/deny", approvals::deny).summary("Deny a pending call, which is then not executed")
             .optional_body::<DenyRequest>().returns::<ApprovalView>(),
+
+        get("/approval-rules", approval_rules::list).summary("List approval rules: approvals that cover later calls of an agent")
+            .query(&approval_rules::FILTERS).paged().returns::<Page<ApprovalRuleView>>(),
+        post("/approval-rules", approval_rules::add).summary("Add an approval rule without a pending call")
+            .body::<NewRule>().creates::<ApprovalRuleView>(),
+        get("/approval-rules/{rule}", approval_rules::get).summary("Get an approval rule").returns::<ApprovalRuleView>(),
+        delete("/approval-rules/{rule}", approval_rules::revoke).summary("Revoke an approval rule: later calls require approval again")
+            .no_content(),
 
         get("/agents", agents::list).summary("List agents").query(&agents::FILTERS).paged().returns::<Page<AgentSummary>>(),
         post("/agents", agents::add).summary("Add an agent").body::<NewAgent>().creates::<AgentView>(),

@@ -409,3 +409,43 @@ fn every_list_and_every_filter_is_known_to_the_hub() {
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn approval_rules_are_added_used_and_revoked() {
+    let home = Home::new();
+    let hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    home.ok(&["agent", "add", "Helper", "--server", "demo"]);
+    let token = home.ok(&["token", "add", "for tests", "--agent", "Helper"]);
+    let call = |message: &str| {
+        let args = json!({ "message": message }).to_string();
+        let call =
+            ["--hub", &*hub.url, "--json", "tool", "call", "mcp_demo__echo", "--no-wait", "--args", &args];
+        run_in(&[("LINCHPIN_TOKEN", token.trim())], &call).expect_output(0, &[]).json()
+    };
+    let pending = call("hello Ada");
+    let approval = pending["approval"].as_str().unwrap();
+    home.run(&["approvals", "approve", approval, "--for-session"])
+        .expect_output(1, &["`rule.session`", "has not named a session"]);
+    home.run(&["approvals", "approve", approval, "--for", "90s"]).expect_output(2, &["whole minutes"]);
+    home.run(&["approvals", "approve", approval, "--if-prefix", "/message=bye"])
+        .expect_output(1, &["`rule.conditions[0]`"]);
+    home.ok(&["approvals", "approve", approval, "--for", "8h", "--if-prefix", "/message=hello "]);
+    assert_ne!(call("hello Bob")["status"], "pending");
+    assert_eq!(call("bye Bob")["status"], "pending");
+    let rules = home.json(&["approval-rule", "list", "--agent", "Helper", "--server", "demo"]);
+    assert_eq!((rules.as_array().unwrap().len(), &rules[0]["approval"]), (1, &json!(approval)));
+    let rule = rules[0]["id"].as_str().unwrap();
+    let shown = home.ok(&["approval-rule", "show", rule]);
+    assert!(
+        shown.contains("Helper") && shown.contains("mcp_demo__echo") && shown.contains("hello "),
+        "{shown}"
+    );
+    assert!(home.ok(&["approval-rule", "revoke", rule]).contains("revoked"));
+    assert_eq!(call("hello Bob")["status"], "pending");
+    assert_eq!(home.ok(&["approval-rule", "list"]), "no approval rules\n");
+    let add = ["approval-rule", "add", "Helper", "mcp_demo__echo"];
+    home.run(&add).expect_output(1, &["`minutes`", "requires a limit"]);
+    home.ok(&[&add[..], &["--if-in", r#"/message=["hello Eve"]"#]].concat());
+    assert_ne!(call("hello Eve")["status"], "pending");
+}

@@ -16,6 +16,8 @@ use crate::events::Event;
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of background ticks between two checkpoints of the audit.
 const CHECKPOINT_TICKS: u64 = 10;
+/// Number of background ticks between two removals of expired approval rules, which approve nothing any more.
+const EXPIRE_RULES_TICKS: u64 = 60;
 /// Number of background ticks between two prunings of old records.
 const PRUNE_TICKS: u64 = 3_600;
 /// Time limit at shutdown for commits whose callers are gone.
@@ -102,6 +104,9 @@ impl Hub {
         for tenant in log_failure(self.context.store.tenants().await).unwrap_or_default() {
             log_failure(self.calls.expire_approvals(tenant).await);
             log_failure(self.calls.recover_calls(tenant).await);
+            if count.is_multiple_of(EXPIRE_RULES_TICKS) {
+                log_failure(self.calls.expire_approval_rules(tenant).await);
+            }
             if count.is_multiple_of(CHECKPOINT_TICKS) {
                 log_failure(self.audit.checkpoint(tenant).await);
             }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::actor::Subject;
 use crate::events::NewEvent;
-use crate::id::{AgentId, ApprovalId, CallId, ServerId, UserId};
+use crate::id::{AgentId, ApprovalId, ApprovalRuleId, CallId, ServerId, UserId};
 use crate::store::{ApprovalStatus, CallStatus};
 
 /// Kind of the event for ended sessions.
@@ -19,6 +19,11 @@ pub(super) fn call(id: CallId, server: ServerId, tool: &str, status: CallStatus)
 /// Creates the event of a changed approval status.
 pub(super) fn approval(id: ApprovalId, call: CallId, decision: ApprovalStatus) -> NewEvent {
     NewEvent::new("approval", json!({ "approval": id, "call": call, "decision": decision }))
+}
+
+/// Creates the event of an approval rule that was created, was revoked or has expired.
+pub(super) fn approval_rule(id: ApprovalRuleId, agent: AgentId, change: &str) -> NewEvent {
+    NewEvent::new("approval_rule", json!({ "rule": id, "agent": agent, "change": change }))
 }
 
 /// Creates the event of a changed server.

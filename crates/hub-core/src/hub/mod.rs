@@ -46,6 +46,7 @@ pub use calls::approvals::ApprovalView;
 pub use calls::metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use calls::records::CallView;
 pub use calls::resources_prompts::FeatureList;
+pub use calls::rules::{ApprovalRuleFilter, ApprovalRuleView, NewApprovalRule};
 pub use identity::login_links::LoginLink;
 pub use identity::{Identity, agents, sessions, tokens, users};
 pub use registry::Registry;

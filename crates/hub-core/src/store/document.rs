@@ -23,6 +23,8 @@ pub enum DocumentKind {
     TenantKey,
     /// Agent.
     Agent,
+    /// Approval rule. Its parent is the agent.
+    ApprovalRule,
     /// API token. Its parent is the agent or user.
     Token,
     /// User of the hub.
@@ -43,13 +45,14 @@ pub enum DocumentKind {
 
 impl DocumentKind {
     /// All kinds of documents.
-    pub const ALL: [DocumentKind; 14] = [
+    pub const ALL: [DocumentKind; 15] = [
         DocumentKind::Server,
         DocumentKind::Tool,
         DocumentKind::Contact,
         DocumentKind::Secret,
         DocumentKind::TenantKey,
         DocumentKind::Agent,
+        DocumentKind::ApprovalRule,
         DocumentKind::Token,
         DocumentKind::User,
         DocumentKind::Session,
@@ -62,7 +65,14 @@ impl DocumentKind {
 
     /// Returns whether hubs cache documents of this kind, which every call reads.
     pub fn is_cached(self) -> bool {
-        matches!(self, DocumentKind::Server | DocumentKind::Tool | DocumentKind::Agent | DocumentKind::Token)
+        matches!(
+            self,
+            DocumentKind::Server
+                | DocumentKind::Tool
+                | DocumentKind::Agent
+                | DocumentKind::ApprovalRule
+                | DocumentKind::Token
+        )
     }
 
     /// Finds a kind of documents by its stored name.
@@ -79,6 +89,7 @@ impl DocumentKind {
             DocumentKind::Secret => "secret",
             DocumentKind::TenantKey => "tenant_key",
             DocumentKind::Agent => "agent",
+            DocumentKind::ApprovalRule => "approval_rule",
             DocumentKind::Token => "token",
             DocumentKind::User => "user",
             DocumentKind::Session => "session",

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
 use linchpin_hub_core::Error;
+use linchpin_hub_core::approval_rule::MAX_SESSION_LEN;
 use linchpin_hub_core::hub::{CallRequest, CallView, ToolRef};
 use linchpin_hub_core::id::ServerId;
 use linchpin_hub_core::object_reader::ObjectReader;
@@ -46,40 +47,44 @@ pub(crate) struct NewCall {
     name: Option<String>,
     /// Arguments of the tool. Default: none.
     arguments: Option<Map<String, Value>>,
+    /// Session or conversation of the caller, which approval rules can be limited to.
+    #[schemars(length(min = 1, max = 256))]
+    session: Option<String>,
 }
 
 pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
+    let tool = take_tool(&mut form)?;
+    let (arguments, session) = (take_arguments(&mut form), take_session(&mut form)?);
+    form.finish()?;
+    run_call(&request, CallRequest { tool, arguments, session }).await
+}
+
+/// Takes the tool from a request body: its qualified name, or its server and upstream name.
+pub(super) fn take_tool(form: &mut ObjectReader) -> Result<ToolRef> {
     let (tool, server, name) =
         (form.string("tool", 1_000)?, form.string("server", 64)?, form.string("name", 1_000)?);
-    let arguments = take_arguments(&mut form);
-    form.finish()?;
-    let tool_ref = match (tool, server, name) {
-        (Some(tool), None, None) => ToolRef::Qualified(tool),
-        (None, Some(server), Some(tool)) => ToolRef::Upstream { server, tool },
+    match (tool, server, name) {
+        (Some(tool), None, None) => Ok(ToolRef::Qualified(tool)),
+        (None, Some(server), Some(tool)) => Ok(ToolRef::Upstream { server, tool }),
         (None, Some(_), None) => {
-            return Err(Error::invalid(
-                "name",
-                "must be set together with `server`: the upstream name of the tool",
-            )
-            .into());
+            let text = "must be set together with `server`: the upstream name of the tool";
+            Err(Error::invalid("name", text).into())
         }
         (None, None, Some(_)) => {
-            return Err(Error::invalid(
-                "server",
-                "must be set together with `name`: the id or slug of the server",
-            )
-            .into());
+            let text = "must be set together with `name`: the id or slug of the server";
+            Err(Error::invalid("server", text).into())
         }
         (None, None, None) => {
-            return Err(Error::invalid("tool", "must be set, or `server` and `name` instead").into());
+            Err(Error::invalid("tool", "must be set, or `server` and `name` instead").into())
         }
-        _ => {
-            let text = "set either `tool`, or `server` and `name`";
-            return Err(Error::invalid("tool", text).into());
-        }
-    };
-    run_call(&request, tool_ref, arguments).await
+        _ => Err(Error::invalid("tool", "set either `tool`, or `server` and `name`").into()),
+    }
+}
+
+/// Takes the session of the caller from a request body.
+pub(super) fn take_session(form: &mut ObjectReader) -> Result<Option<String>> {
+    Ok(form.string("session", MAX_SESSION_LEN)?)
 }
 
 /// Takes the tool arguments from a request body; an empty object if they are missing.
@@ -88,13 +93,13 @@ pub(super) fn take_arguments(form: &mut ObjectReader) -> Value {
 }
 
 /// Starts a call and returns its outcome, or its current state if the client does not wait.
-pub(super) async fn run_call(request: &ApiRequest, tool: ToolRef, arguments: Value) -> Result<Response> {
+pub(super) async fn run_call(request: &ApiRequest, call: CallRequest) -> Result<Response> {
     let prefers = request.headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));
     let wait = request.query.flag("wait").unwrap_or(!is_async);
     let (hub, actor) = (request.hub(), request.actor()?);
-    let mut call = hub.calls().submit_call(actor, CallRequest { tool, arguments }, wait).await?;
+    let mut call = hub.calls().submit_call(actor, call, wait).await?;
     if wait && !call.status.is_final() {
         request.body_released.notify_one(); // an approval may take long
         call = hub.calls().wait(actor, call.id).await?;
@@ -113,7 +118,7 @@ fn call_path(call: &CallView) -> String {
 
 /// Returns the id of the server in the query parameter `server`, if there is one. A removed server can be given by id
 /// only.
-async fn server_filter(request: &ApiRequest) -> Result<Option<ServerId>> {
+pub(super) async fn server_filter(request: &ApiRequest) -> Result<Option<ServerId>> {
     let Some(name) = request.query.text("server") else { return Ok(None) };
     match name.parse() {
         Ok(id) => Ok(Some(id)),

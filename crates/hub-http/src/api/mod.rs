@@ -2,6 +2,7 @@
 //! serializes the result; all rules are in the hub.
 
 pub(crate) mod agents;
+pub(crate) mod approval_rules;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod calls;

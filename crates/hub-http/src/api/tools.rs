@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use linchpin_hub_core::Error;
-use linchpin_hub_core::hub::{ToolFilter, ToolRef};
+use linchpin_hub_core::hub::{CallRequest, ToolFilter, ToolRef};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -36,6 +36,9 @@ pub(crate) struct TrustToolRequest {
 pub(crate) struct CallArguments {
     /// Arguments of the tool. Default: none.
     arguments: Option<Map<String, Value>>,
+    /// Session or conversation of the caller, which approval rules can be limited to.
+    #[schemars(length(min = 1, max = 256))]
+    session: Option<String>,
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
@@ -65,8 +68,8 @@ pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
 
 pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
-    let arguments = calls::take_arguments(&mut form);
+    let (arguments, session) = (calls::take_arguments(&mut form), calls::take_session(&mut form)?);
     form.finish()?;
     let tool = ToolRef::Qualified(request.path("tool").to_owned());
-    calls::run_call(&request, tool, arguments).await
+    calls::run_call(&request, CallRequest { tool, arguments, session }).await
 }

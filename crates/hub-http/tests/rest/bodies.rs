@@ -108,14 +108,23 @@ async fn what_is_too_long_is_refused_before_it_is_read() {
 async fn paths_and_pages_of_any_kind_are_answered_in_good_order() {
     let site = Site::with_server().await;
     for path in ["%00", "%ff", "..", "a%2Fb", "%F0%9F%92%A9", "up%20", "'--", &"x".repeat(5_000)] {
-        for noun in ["servers", "tools", "calls", "approvals", "agents", "users"] {
+        for noun in ["servers", "tools", "calls", "approvals", "approval-rules", "agents", "users"] {
             let answer = site.get(&format!("/{noun}/{path}")).await;
             let problem = answer.json();
             assert!(answer.status == 404 && problem["status"] == 404, "{noun}/{path}: {answer:?}");
         }
     }
-    for noun in ["servers", "tools", "calls", "approvals", "agents", "users", "tokens", "servers/up/prompts"]
-    {
+    for noun in [
+        "servers",
+        "tools",
+        "calls",
+        "approvals",
+        "approval-rules",
+        "agents",
+        "users",
+        "tokens",
+        "servers/up/prompts",
+    ] {
         for after in ["", "x", "%00", "%ff", "0000000000", "00000000-0000-0000-0000-000000000000", "'--"] {
             let answer = site.get(&format!("/{noun}?after={after}")).await;
             assert!([200, 404, 422].contains(&answer.status), "{noun}?after={after}: {answer:?}");

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod access;
+mod approval_rules;
 mod approvals;
 mod bodies;
 mod calls;

@@ -187,6 +187,7 @@ async fn what_was_under_way_is_not_known_to_have_been_done() {
     let wanted = linchpin_hub_core::hub::CallRequest {
         tool: linchpin_hub_core::hub::ToolRef::Qualified("mcp_up__wait".into()),
         arguments: json!({}),
+        session: None,
     };
     let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     stage.upstream.started.notified().await;
@@ -257,7 +258,8 @@ async fn a_hundred_calls_wait_however_many_are_made_at_once() {
     for _ in 0..150 {
         let hub = stage.hub.clone();
         let tool = linchpin_hub_core::hub::ToolRef::Qualified("mcp_up__echo".into());
-        let wanted = linchpin_hub_core::hub::CallRequest { tool, arguments: json!({"message": "a"}) };
+        let wanted =
+            linchpin_hub_core::hub::CallRequest { tool, arguments: json!({"message": "a"}), session: None };
         all.spawn(async move { hub.calls().call_tool(agent, wanted, false).await });
     }
     let (waiting, refused): (Vec<_>, Vec<_>) = all.join_all().await.into_iter().partition(Result::is_ok);

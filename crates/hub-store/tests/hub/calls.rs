@@ -82,6 +82,7 @@ async fn a_call_under_way_is_given_up() {
     let wanted = CallRequest {
         tool: ToolRef::Upstream { server: "up".into(), tool: "wait".into() },
         arguments: json!({}),
+        session: None,
     };
     let call = hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     assert_eq!(call.status, CallStatus::Running);
@@ -96,7 +97,8 @@ async fn a_call_under_way_is_given_up() {
 #[tokio::test]
 async fn whoever_asked_may_leave() {
     let stage = Stage::new().await;
-    let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
+    let wanted =
+        CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}), session: None };
     let mut call = Box::pin(stage.hub.calls().call_tool(local_user(ADA), wanted, true));
     tokio::select! {
         _ = &mut call => panic!("the tool was not released"),
@@ -197,8 +199,11 @@ async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
         ErrorKind::NotFound
     );
     let before = stage.upstream.ran.load(Ordering::SeqCst);
-    let wanted =
-        CallRequest { tool: ToolRef::Qualified("mcp_up__echo".into()), arguments: json!({"message": "a"}) };
+    let wanted = CallRequest {
+        tool: ToolRef::Qualified("mcp_up__echo".into()),
+        arguments: json!({"message": "a"}),
+        session: None,
+    };
     assert_eq!(
         stage.hub.calls().call_tool(local_user(BOB), wanted, true).await.unwrap_err().kind(),
         ErrorKind::NotFound
@@ -254,7 +259,8 @@ async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     let stage = Stage::new().await;
     // The call ends at the timeout of its server, within a second.
     stage.hub.registry().update_server(local_user(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
-    let wanted = CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}) };
+    let wanted =
+        CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}), session: None };
     let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     stage.upstream.started.notified().await;
     stage.hub.shutdown().await;
@@ -264,6 +270,7 @@ async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     let wanted = CallRequest {
         tool: ToolRef::Qualified("mcp_up__echo".into()),
         arguments: json!({"message": "late"}),
+        session: None,
     };
     let error = stage.hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("shutting_down", 0));
@@ -299,7 +306,7 @@ async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
     let hub = Arc::new(Hub::new(stage.clock.clone(), store, keys, Egress::default(), HubOptions::default()));
     let call = || {
         let tool = ToolRef::Qualified("mcp_up__echo".to_owned());
-        let wanted = CallRequest { tool, arguments: json!({ "message": "x".repeat(50_000) }) };
+        let wanted = CallRequest { tool, arguments: json!({ "message": "x".repeat(50_000) }), session: None };
         hub.calls().call_tool(local_user(ADA), wanted, true)
     };
     let mut made = 0;

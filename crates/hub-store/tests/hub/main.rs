@@ -1,6 +1,7 @@
 //! The hub on a real store, with real upstream servers.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod approval_rules;
 mod approvals;
 mod audit;
 mod audit_heads;

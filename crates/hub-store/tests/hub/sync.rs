@@ -111,7 +111,8 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
         hub.registry().disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.add(tool("late", "Comes late")).unwrap();
         let tool_of = |tool: &str| ToolRef::Upstream { server: "other".into(), tool: tool.into() };
-        let wanted = CallRequest { tool: tool_of("echo"), arguments: json!({ "message": "a" }) };
+        let wanted =
+            CallRequest { tool: tool_of("echo"), arguments: json!({ "message": "a" }), session: None };
         let call = hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap();
         assert_eq!(call.status, CallStatus::Success);
         assert_eq!(next_tools_event(&mut watching).await["added"]["first"], json!(["late"]));

@@ -67,7 +67,7 @@ impl TaskServer {
         let tool = ToolRef::Upstream { server: "works".into(), tool: tool.into() };
         let call = self.stage.hub.calls().call_tool(
             local_user(ADA),
-            CallRequest { tool, arguments: json!({}) },
+            CallRequest { tool, arguments: json!({}), session: None },
             wait,
         );
         tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap().unwrap()

@@ -102,7 +102,8 @@ impl Model {
             }
             3 | 4 => {
                 let tool = ToolRef::Upstream { server, tool: "echo".into() };
-                let wanted = CallRequest { tool, arguments: json!({ "message": watermark(tenant) }) };
+                let wanted =
+                    CallRequest { tool, arguments: json!({ "message": watermark(tenant) }), session: None };
                 let called = calls.call_tool(actor, wanted, false).await;
                 self.check(tenant, &called);
                 if let Ok(called) = called {

@@ -4,6 +4,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::CommandContext;
+use super::approval_rule::RuleLimits;
 use super::output::{Column, column, column_or, name_column};
 use crate::api_client::{json_object, percent_encode, query_string};
 use crate::call::arguments;
@@ -44,12 +45,19 @@ pub(crate) enum Command {
         approval: String,
     },
     /// Approve a pending call, which the hub then executes
+    ///
+    /// With --for-session, --for or --if-…, an approval rule covers later calls of the agent with this tool as well.
     Approve {
         /// Id of the approval
         approval: String,
         /// Arguments that replace those of the request: a JSON object, @FILE or - (standard input)
         #[arg(long, value_name = "JSON")]
         args: Option<String>,
+        /// Also approve later calls of the agent with this tool in the same session
+        #[arg(long)]
+        for_session: bool,
+        #[command(flatten)]
+        limits: RuleLimits,
     },
     /// Deny a pending call, which is then not executed
     Deny {
@@ -80,12 +88,16 @@ pub(super) async fn run(context: &CommandContext, command: Option<Command>) -> R
                 &DETAIL_COLUMNS,
             )?;
         }
-        Command::Approve { approval, args } => {
+        Command::Approve { approval, args, for_session, limits } => {
             let arguments = match args {
                 Some(args) => Some(arguments::read(&args).await?),
                 None => None,
             };
-            let body = json_object([("arguments", arguments.map(|arguments| json!(arguments)))]);
+            let mut rule = limits.members();
+            rule.push(("session", for_session.then(|| json!(true))));
+            let rule = Some(json_object(rule)).filter(|rule| *rule != json!({}));
+            let arguments = arguments.map(|arguments| json!(arguments));
+            let body = json_object([("arguments", arguments), ("rule", rule)]);
             let response =
                 api.post(&format!("/approvals/{}/approve", percent_encode(&approval)), &body).await?;
             output.print_result(&response, "approved")?;

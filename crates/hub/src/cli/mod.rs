@@ -1,6 +1,7 @@
 //! Command line of `linchpin`: arguments and dispatch. Each noun of the hub has a file of its own.
 
 pub(crate) mod agent;
+mod approval_rule;
 mod approvals;
 mod audit;
 mod backup;
@@ -98,6 +99,11 @@ enum Command {
     Approvals {
         #[command(subcommand)]
         command: Option<approvals::Command>,
+    },
+    /// Manage approval rules: approvals that cover later calls of an agent
+    ApprovalRule {
+        #[command(subcommand)]
+        command: approval_rule::Command,
     },
     /// List, show and cancel calls
     Calls {
@@ -280,6 +286,9 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Some(Command::Prompt { command }) => or_interrupted(prompt::run(&context, command)).await?,
         Some(Command::Agent { command }) => or_interrupted(agent::run(&context, command)).await?,
         Some(Command::Approvals { command }) => or_interrupted(approvals::run(&context, command)).await?,
+        Some(Command::ApprovalRule { command }) => {
+            or_interrupted(approval_rule::run(&context, command)).await?;
+        }
         Some(Command::Calls { command }) => or_interrupted(calls::run(&context, command)).await?,
         Some(Command::Audit { command }) => return or_interrupted(audit::run(&context, command)).await,
         Some(Command::Token { command }) => or_interrupted(token::run(&context, command)).await?,

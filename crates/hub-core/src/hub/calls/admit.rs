@@ -13,6 +13,7 @@ use super::execute::{ApprovalUse, CallStart};
 use super::plan::PlannedCall;
 use super::records::CallView;
 use crate::actor::Actor;
+use crate::approval_rule::check_session;
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
 use crate::hub::audit::rejections::AuditRejection;
@@ -79,6 +80,8 @@ pub struct CallRequest {
     pub tool: ToolRef,
     /// Arguments; must be an object.
     pub arguments: Value,
+    /// Session or conversation of the caller, which approval rules can be limited to.
+    pub session: Option<String>,
 }
 
 impl Calls {
@@ -126,6 +129,9 @@ impl Calls {
     ) -> Result<CallView> {
         if !request.arguments.is_object() {
             return Err(Error::invalid("arguments", "must be an object"));
+        }
+        if let Some(session) = &request.session {
+            check_session(session)?;
         }
         match self.plan_ready_call(actor, request, *consumed).await {
             Ok((plan, reason)) => self.run_call(actor, plan, reason, wait).await,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::execute::ApprovalUse;
 use super::plan::{PlannedCall, arguments_digest, evaluate_policy};
-use super::records::CallView;
+use super::records::{CallView, StoredArguments};
 use super::target::CallTarget;
 use crate::actor::{Actor, Subject};
 use crate::audit::AuditEntry;
@@ -19,6 +19,7 @@ use crate::hub::calls::Calls;
 use crate::hub::event_payloads;
 use crate::hub::identity::subject_names::SubjectNames;
 use crate::id::{ApprovalId, TenantId};
+use crate::object_reader::ObjectReader;
 use crate::policy::PolicyDecision;
 use crate::store::{
     Approval, ApprovalFilter, ApprovalStatus, Batch, CallRecord, CallStatus, MAX_PAGE_SIZE, Page,
@@ -138,6 +139,18 @@ impl Calls {
         id: ApprovalId,
         arguments: Option<Value>,
     ) -> Result<ApprovalView> {
+        self.approve_with_rule(actor, id, arguments, None).await
+    }
+
+    /// Like [`Self::approve`]. `rule` has the limits of an approval rule that the same commit creates: `session`,
+    /// `minutes` and `conditions`.
+    pub async fn approve_with_rule(
+        self: &Arc<Self>,
+        actor: Actor,
+        id: ApprovalId,
+        arguments: Option<Value>,
+        rule: Option<ObjectReader>,
+    ) -> Result<ApprovalView> {
         actor.require_user()?;
         let tenant = actor.tenant();
         let approval = self.find_approval(tenant, id).await?;
@@ -158,7 +171,7 @@ impl Calls {
                 .await?;
             return self.approval(actor, id).await;
         }
-        let (mut changes, mut digest, at) = (Vec::new(), None, self.context.platform.now());
+        let (mut batch, mut digest, at) = (Batch::new(), None, self.context.platform.now());
         if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
             if !arguments.is_object() {
                 return Err(Error::invalid("arguments", "must be a JSON object with the edited arguments"));
@@ -170,21 +183,24 @@ impl Calls {
             digest = Some(plan.binding(requester));
             entry = entry.with("edited", plan.digest.to_string());
             let sealed = Some(self.seal_arguments(tenant, &plan).await?);
-            changes.push(StoreChange::EditArguments {
+            batch = batch.change(StoreChange::EditArguments {
                 call: plan.id,
                 digest: plan.digest,
                 arguments: sealed,
             });
         }
         let by = actor.subject().to_string();
-        changes.push(StoreChange::DecideApproval {
+        batch = batch.audit(entry).change(StoreChange::DecideApproval {
             approval: id,
             decision: ApprovalStatus::Approved,
             decided_by: by,
             at,
             digest,
         });
-        self.start_call(requester, plan, Some(ApprovalUse { id, changes, entry }), "approved").await?;
+        if let Some(rule) = rule {
+            batch = self.add_rule_of_approval(actor, (id, &plan), rule, batch)?;
+        }
+        self.start_call(requester, plan, Some(ApprovalUse { id, batch }), "approved").await?;
         self.approval(actor, id).await
     }
 
@@ -280,7 +296,7 @@ impl Calls {
         let tool = self.registry.find_upstream_tool(tenant, server.id, &call.tool).await?;
         let missing = || Error::not_found("tool", crate::text::shorten(&call.tool));
         let (tool, version) = tool.ok_or_else(missing)?;
-        let (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
+        let StoredArguments { arguments, requested, session } = self.unseal_arguments(tenant, &call).await?;
         let lost = || {
             Error::new(
                 error::ErrorKind::Conflict,
@@ -296,6 +312,8 @@ impl Calls {
             PlannedCall {
                 id: call.id,
                 decision: evaluate_policy(actor, agent.as_deref(), &target),
+                rule: None,
+                session,
                 target: Arc::new(target),
                 agent,
                 digest: arguments_digest(&arguments),

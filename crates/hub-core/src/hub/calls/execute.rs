@@ -45,8 +45,7 @@ pub(in crate::hub) struct CallStart {
 /// that starts the call.
 pub(in crate::hub) struct ApprovalUse {
     pub(in crate::hub) id: ApprovalId,
-    pub(in crate::hub) changes: Vec<StoreChange>,
-    pub(in crate::hub) entry: AuditEntry,
+    pub(in crate::hub) batch: Batch,
 }
 
 /// Running call of this hub, and the signal that stops it.
@@ -187,12 +186,16 @@ impl Calls {
         batch.changes = plan.rates.iter().map(|rate| rate.consume(at)).collect();
         batch.changes.extend(concurrency_limits(actor, plan));
         batch.changes.extend(self.version_preconditions(plan));
-        if let Some(ApprovalUse { id, changes, entry: approval_entry }) = approved {
+        if let Some(rule) = plan.rule {
+            entry = entry.with("rule", rule.to_string());
+        }
+        if let Some(ApprovalUse { id, batch: Batch { changes, audit, events } }) = approved {
             let digest = plan.binding(actor);
             entry = entry.with("approval", id.to_string());
             batch.changes.extend(changes);
-            batch =
-                batch.change(StoreChange::ConsumeApproval { approval: id, digest, at }).audit(approval_entry);
+            batch.audit.extend(audit);
+            batch.events.extend(events);
+            batch = batch.change(StoreChange::ConsumeApproval { approval: id, digest, at });
             batch = batch.with_event(event_payloads::approval(id, plan.id, ApprovalStatus::Used));
             batch = batch.change(StoreChange::StartCall { call: plan.id, at });
         } else {

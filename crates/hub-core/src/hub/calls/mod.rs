@@ -11,6 +11,7 @@ pub(super) mod plan;
 pub(super) mod recent_results;
 pub(super) mod records;
 pub(super) mod resources_prompts;
+pub(super) mod rules;
 pub(super) mod schema_cache;
 pub(super) mod target;
 

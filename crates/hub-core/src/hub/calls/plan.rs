@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::admit::CallRequest;
+use super::rules::rule_key;
 use super::target::CallTarget;
 use crate::actor::Actor;
 use crate::audit::AuditEntry;
@@ -17,7 +18,7 @@ use crate::hub::calls::limits::{CallRate, ConsumedLimits};
 use crate::hub::event_payloads;
 use crate::hub::identity::snapshots::AgentSnapshot;
 use crate::hub::registry::tools::sync::tool_id;
-use crate::id::CallId;
+use crate::id::{ApprovalRuleId, CallId};
 use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
 use crate::store::{CallRecord, CallStatus, DocumentKey, DocumentKind, StoreChange};
 
@@ -33,6 +34,10 @@ pub(in crate::hub) struct PlannedCall {
     /// Originally requested arguments, if a user has edited them.
     pub(in crate::hub) requested_arguments: Option<Value>,
     pub(in crate::hub) decision: PolicyDecision,
+    /// Approval rule that approves the call.
+    pub(in crate::hub) rule: Option<ApprovalRuleId>,
+    /// Session that the caller has named.
+    pub(in crate::hub) session: Option<String>,
     /// Rate limits that the start of the call consumes.
     pub(in crate::hub) rates: Vec<CallRate>,
 }
@@ -95,8 +100,9 @@ impl Calls {
         let Some(target) = self.known_target(actor, agent.as_deref(), &request.tool) else {
             return Err(request);
         };
-        let decision = evaluate_policy(actor, agent.as_deref(), &target);
-        let PolicyDecision::Allow(reason) = decision else { return Err(request) };
+        let call = (request.session.as_deref(), &request.arguments);
+        let decided = self.decide(actor, agent.as_deref(), &target, call);
+        let (PolicyDecision::Allow(reason), _) = decided else { return Err(request) };
         if self.check_running_calls(actor).is_err()
             || self.check_arguments(&target.tool, &request.arguments).is_err()
         {
@@ -105,28 +111,34 @@ impl Calls {
         let agent_rate = agent.as_ref().and_then(|snapshot| CallRate::of_agent(&snapshot.agent));
         let server_rate = CallRate::of_server(&target.server).filter(|_| !consumed.server);
         let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
-        let plan = PlannedCall { rates, ..self.planned_call(agent, target, decision, request.arguments) };
+        let plan = PlannedCall {
+            rates,
+            ..self.planned_call(agent, target, decided, (request.session, request.arguments))
+        };
         Ok((plan, reason))
     }
 
     /// Resolves the tool of a call and evaluates the policy.
     pub(super) async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
         let agent = self.identity.calling_agent(actor).await?;
-        let target = self.call_target(actor, agent.as_deref(), request.tool).await?;
-        let decision = evaluate_policy(actor, agent.as_deref(), &target);
-        Ok(self.planned_call(agent, target, decision, request.arguments))
+        let CallRequest { tool, arguments, session } = request;
+        let target = self.call_target(actor, agent.as_deref(), tool).await?;
+        let decided = self.decide(actor, agent.as_deref(), &target, (session.as_deref(), &arguments));
+        Ok(self.planned_call(agent, target, decided, (session, arguments)))
     }
 
     fn planned_call(
         &self,
         agent: Option<Arc<AgentSnapshot>>,
         target: Arc<CallTarget>,
-        decision: PolicyDecision,
-        arguments: Value,
+        (decision, rule): (PolicyDecision, Option<ApprovalRuleId>),
+        (session, arguments): (Option<String>, Value),
     ) -> PlannedCall {
         PlannedCall {
             id: CallId::new(&*self.context.platform),
             decision,
+            rule,
+            session,
             digest: arguments_digest(&arguments),
             target,
             agent,
@@ -136,19 +148,21 @@ impl Calls {
         }
     }
 
-    /// Returns, in a cluster, the condition that makes a commit fail if another hub has changed a document that the
-    /// decision is based on.
+    /// Returns the condition that makes a commit fail if the approval rule of the call was revoked or, in a cluster, if
+    /// another hub has changed a document that the decision is based on.
     pub(in crate::hub) fn version_preconditions(&self, plan: &PlannedCall) -> Option<StoreChange> {
-        self.context.store.shared()?;
-        let CallTarget { server, tool, tool_version, .. } = &*plan.target;
-        let mut versions = vec![
-            (DocumentKey::new(DocumentKind::Server, server.id), server.version),
-            (DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name)), *tool_version),
-        ];
-        if let Some(AgentSnapshot { agent, version }) = plan.agent.as_deref() {
-            versions.push((DocumentKey::new(DocumentKind::Agent, agent.id), *version));
+        // A rule never changes after it was created.
+        let mut versions: Vec<_> = plan.rule.map(|rule| (rule_key(rule), 1)).into_iter().collect();
+        if self.context.store.shared().is_some() {
+            let CallTarget { server, tool, tool_version, .. } = &*plan.target;
+            versions.push((DocumentKey::new(DocumentKind::Server, server.id), server.version));
+            let tool = DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name));
+            versions.push((tool, *tool_version));
+            if let Some(AgentSnapshot { agent, version, .. }) = plan.agent.as_deref() {
+                versions.push((DocumentKey::new(DocumentKind::Agent, agent.id), *version));
+            }
         }
-        Some(StoreChange::RequireVersions(versions))
+        (!versions.is_empty()).then_some(StoreChange::RequireVersions(versions))
     }
 }
 

@@ -42,6 +42,8 @@ pub struct CallView {
     pub subject: String,
     /// Name of the user or agent that called the tool. Absent if it was removed.
     pub subject_name: Option<String>,
+    /// Session that the caller has named, if the arguments are stored.
+    pub session: Option<String>,
     /// Status of the call.
     pub status: CallStatus,
     /// Arguments, if they are stored.
@@ -72,6 +74,16 @@ pub struct CallView {
     pub completed: Option<Timestamp>,
 }
 
+/// Decrypted arguments of a call record.
+#[derive(Default)]
+pub(in crate::hub) struct StoredArguments {
+    pub(in crate::hub) arguments: Option<Value>,
+    /// Originally requested arguments, if a user has edited them.
+    pub(in crate::hub) requested: Option<Value>,
+    /// Session that the caller has named.
+    pub(in crate::hub) session: Option<String>,
+}
+
 impl CallView {
     /// Creates the view of a call without an outcome.
     pub(in crate::hub) fn without_outcome(actor: Actor, plan: &PlannedCall, status: CallStatus) -> Self {
@@ -83,6 +95,7 @@ impl CallView {
             tool: plan.target.tool.name.clone(),
             subject: actor.subject().to_string(),
             subject_name: None,
+            session: plan.session.clone(),
             status,
             arguments: Some(plan.arguments.clone()),
             requested_arguments: plan.requested_arguments.clone(),
@@ -173,10 +186,10 @@ impl Calls {
             Err(error) if error.code() == "server_not_in_file" => None,
             Err(error) => return Err(error),
         };
-        let (mut arguments, mut requested, mut stored, mut approval) = (None, None, None, None);
+        let (mut sent, mut stored, mut approval) = (StoredArguments::default(), None, None);
         let error = self.unseal(tenant, call.id, "error", call.error.as_deref()).await?;
         if is_full {
-            (arguments, requested) = self.unseal_arguments(tenant, &call).await?;
+            sent = self.unseal_arguments(tenant, &call).await?;
             stored = self.unseal(tenant, call.id, "result", call.result.as_deref()).await?;
             let filter = ApprovalFilter { call: Some(call.id), decision: None };
             let page =
@@ -197,9 +210,10 @@ impl Calls {
             server: server.map(|server| server.slug.as_str().to_owned()),
             tool: call.tool,
             subject: call.subject,
+            session: sent.session,
             status: call.status,
-            arguments,
-            requested_arguments: requested,
+            arguments: sent.arguments,
+            requested_arguments: sent.requested,
             summary: None,
             result,
             warning,
@@ -250,13 +264,16 @@ impl Calls {
         }
     }
 
-    /// Encrypts the arguments of a call: those to send, and the requested ones if a user has edited them.
+    /// Encrypts the arguments of a call: those to send, the requested ones if a user has edited them, and the session.
     pub(in crate::hub) async fn seal_arguments(
         &self,
         tenant: TenantId,
         plan: &PlannedCall,
     ) -> Result<Vec<u8>> {
-        let stored = json!({ "arguments": plan.arguments, "asked": plan.requested_arguments });
+        let mut stored = json!({ "arguments": plan.arguments, "asked": plan.requested_arguments });
+        if let Some(session) = &plan.session {
+            stored["session"] = json!(session);
+        }
         self.seal(tenant, plan.id, "arguments", &stored).await
     }
 
@@ -264,11 +281,14 @@ impl Calls {
         &self,
         tenant: TenantId,
         call: &CallRecord,
-    ) -> Result<(Option<Value>, Option<Value>)> {
+    ) -> Result<StoredArguments> {
         let stored = self.unseal(tenant, call.id, "arguments", call.arguments.as_deref()).await?;
-        let Some(mut stored) = stored else { return Ok((None, None)) };
-        let requested = Some(stored["asked"].take()).filter(|requested| !requested.is_null());
-        Ok((Some(stored["arguments"].take()), requested))
+        let Some(mut stored) = stored else { return Ok(StoredArguments::default()) };
+        Ok(StoredArguments {
+            requested: Some(stored["asked"].take()).filter(|requested| !requested.is_null()),
+            session: stored["session"].as_str().map(str::to_owned),
+            arguments: Some(stored["arguments"].take()),
+        })
     }
 
     /// Builds the outcome of a call that ended without a result.

@@ -6,14 +6,16 @@ use super::Identity;
 use super::tokens::TokenRecord;
 use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
+use crate::approval_rule::ApprovalRule;
 use crate::error::Result;
 use crate::id::{AgentId, TenantId, TokenId};
 use crate::store::{DocumentKey, DocumentKind};
 
-/// Agent with the version of its document.
+/// Agent with the version of its document and its approval rules.
 pub(in crate::hub) struct AgentSnapshot {
     pub(in crate::hub) agent: Agent,
     pub(in crate::hub) version: u64,
+    pub(in crate::hub) rules: Vec<ApprovalRule>,
 }
 
 /// API token: its owner, digest and expiry.
@@ -30,7 +32,7 @@ impl Identity {
         self.agent_snapshot(actor.tenant(), id).await
     }
 
-    /// Returns an agent with its version. `None` if it was removed.
+    /// Returns an agent with its version and approval rules. `None` if it was removed.
     pub(in crate::hub) async fn agent_snapshot(
         &self,
         tenant: TenantId,
@@ -44,7 +46,10 @@ impl Identity {
         else {
             return Ok(None);
         };
-        let snapshot = Arc::new(AgentSnapshot { agent, version });
+        let parent = id.to_string();
+        let rules = self.context.load_all(tenant, DocumentKind::ApprovalRule, Some(&parent)).await?;
+        let rules = rules.into_iter().map(|(rule, _)| rule).collect();
+        let snapshot = Arc::new(AgentSnapshot { agent, version, rules });
         self.agents.insert(generation, key, snapshot.clone());
         Ok(Some(snapshot))
     }

@@ -9,6 +9,7 @@ use super::records::{ServerRecord, StoredTransport};
 use super::views::{ServerFilter, ServerView};
 use crate::actor::Actor;
 use crate::agent::Agent;
+use crate::approval_rule::ApprovalRule;
 use crate::error::{self, Error, Result};
 use crate::hub::registry::Registry;
 use crate::hub::{delete_children, event_payloads, upsert};
@@ -123,7 +124,7 @@ impl Registry {
         self.update_server(actor, name, json!({ "enabled": enabled })).await
     }
 
-    /// Removes a server with its tools and credentials. Its calls and audit entries stay.
+    /// Removes a server with its tools, credentials and approval rules. Its calls and audit entries stay.
     pub async fn remove_server(&self, actor: Actor, name: &str) -> Result<()> {
         actor.require_user()?;
         let server = self.servers.find_server(actor.tenant(), name).await?;
@@ -197,9 +198,18 @@ impl Registry {
             ]
             .map(|kind| delete_children(kind, id)),
         );
+        batch.changes.extend(self.delete_approval_rules(tenant, id).await?);
         self.upstream
             .commit_server(tenant, batch.with_event(event_payloads::server(id, "removed")), (id, None), false)
             .await
+    }
+
+    /// Returns the changes that delete the approval rules for tools of a server. Their parents are agents.
+    async fn delete_approval_rules(&self, tenant: TenantId, server: ServerId) -> Result<Vec<StoreChange>> {
+        let all = self.context.load_all::<ApprovalRule>(tenant, DocumentKind::ApprovalRule, None).await?;
+        let of_server = all.into_iter().filter(|(rule, _)| rule.server == server);
+        let key = |rule: ApprovalRule| DocumentKey::new(DocumentKind::ApprovalRule, rule.id);
+        Ok(of_server.map(|(rule, _)| StoreChange::Delete(key(rule))).collect())
     }
 
     /// Stores the new settings and transport of a server and closes its previous connections.

@@ -141,7 +141,7 @@ impl Identity {
         self.save_agent(actor, agent, version, "agent.updated").await
     }
 
-    /// Removes an agent, with its tokens and credentials.
+    /// Removes an agent, with its tokens, approval rules and credentials.
     pub async fn remove_agent(&self, actor: Actor, id: AgentId) -> Result<()> {
         actor.require_user()?;
         let tenant = actor.tenant();
@@ -150,7 +150,9 @@ impl Identity {
             self.context.entry(actor, "agent.removed").with("agent", id.to_string()).with("name", agent.name);
         let mut batch =
             Batch::new().change(StoreChange::Delete(DocumentKey::new(DocumentKind::Agent, id))).audit(entry);
-        batch.changes.push(delete_children(DocumentKind::Token, id));
+        batch
+            .changes
+            .extend([DocumentKind::Token, DocumentKind::ApprovalRule].map(|kind| delete_children(kind, id)));
         batch.changes.extend(self.upstream.delete_agent_credentials(tenant, id).await?);
         let batch = batch
             .with_event(event_payloads::tokens(Subject::Agent(id)))
