@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{AgentId, TenantId, UserId};
+use crate::permission::Permission;
 use crate::text::shorten;
 
 /// Subject that acts: a user, an agent or the hub itself.
@@ -50,6 +51,22 @@ impl Actor {
                 Err(Error::new(ErrorKind::PermissionDenied, "user_required", text))
             }
         }
+    }
+
+    /// Fails if the actor lacks a permission.
+    pub fn require(self, permission: Permission) -> Result<()> {
+        let has_it = match self.subject {
+            Subject::User(_) => true,
+            Subject::Agent(_) => permission.is_of_agents(),
+            Subject::Hub => false,
+        };
+        if has_it {
+            return Ok(());
+        }
+        let text = format!(
+            "this operation requires the permission `{permission}`, which agents do not have: use the token of a user"
+        );
+        Err(Error::new(ErrorKind::PermissionDenied, "user_required", text))
     }
 
     /// Returns the agent, if the subject is one.

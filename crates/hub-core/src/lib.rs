@@ -7,6 +7,7 @@
 //! | slugs and qualified tool names | [`tool::names`] |
 //! | policy decisions about calls | [`policy`] |
 //! | approvals that cover later calls | [`approval_rule`] |
+//! | permissions of callers | [`permission`] |
 //! | fingerprints of trusted tool definitions | [`tool::pin`] |
 //! | pool of upstream connections | [`connection`] |
 //! | killing server processes of a killed hub | [`process_guard`] |
@@ -31,6 +32,7 @@ pub mod id;
 mod lock;
 pub mod number;
 pub mod object_reader;
+pub mod permission;
 pub mod platform;
 pub mod policy;
 pub mod private_file;
@@ -47,5 +49,6 @@ pub mod vault;
 
 pub use actor::{Actor, Subject};
 pub use error::{Error, ErrorKind, Result};
+pub use permission::Permission;
 pub use platform::Platform;
 pub use secrets::scan::is_secret_name;

@@ -76,12 +76,15 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
         "summary": route.summary,
         "description": match route.access {
             Access::Public => "Public.",
-            Access::Authenticated => "Requires a user token, an agent token or a session.",
-            Access::UserOnly => "Requires a user token or session; agent tokens are rejected.",
+            Access::Requires(permission) if permission.is_of_agents() => {
+                "Requires a user token, an agent token or a session."
+            }
+            Access::Requires(_) => "Requires a user token or session; agent tokens are rejected.",
         },
     });
-    if route.access == Access::Public {
-        operation["security"] = json!([]);
+    match route.access {
+        Access::Public => operation["security"] = json!([]),
+        Access::Requires(permission) => operation["x-permission"] = json!(permission.name()),
     }
     let in_path = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::Method;
+use linchpin_hub_core::Permission;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::problem::Result;
@@ -18,15 +19,19 @@ pub(crate) const API: &str = "/api/v1";
 /// Default maximum size of a request body in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// Who may call a REST route: everyone, authenticated users and agents, or users only.
+/// Who may call a REST route: everyone, or authenticated callers with a permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Everyone, without authentication.
     Public,
-    /// Authenticated users and agents.
-    Authenticated,
-    /// Authenticated users only.
-    UserOnly,
+    /// Authenticated callers with this permission.
+    Requires(Permission),
+}
+
+impl From<Permission> for Access {
+    fn from(permission: Permission) -> Self {
+        Access::Requires(permission)
+    }
 }
 
 type Handler =
@@ -70,8 +75,13 @@ pub(crate) struct Route {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Creates a route at a full path. Only users may call it, unless a builder method changes that.
-pub(crate) fn route<F>(method: Method, path: &str, handler: fn(ApiRequest) -> F) -> Route
+/// Creates a route at a full path.
+pub(crate) fn route<F>(
+    access: impl Into<Access>,
+    method: Method,
+    path: &str,
+    handler: fn(ApiRequest) -> F,
+) -> Route
 where
     F: Future<Output = Result<Response>> + Send + 'static,
 {
@@ -79,7 +89,7 @@ where
         method,
         path: path.to_owned(),
         summary: "",
-        access: Access::UserOnly,
+        access: access.into(),
         query: Vec::new(),
         any_query: false,
         body: None,
@@ -92,11 +102,11 @@ where
 macro_rules! verbs {
     ($($name:ident $method:ident),*) => {$(
         /// Creates a route with this method at a path below the prefix of the API.
-        pub(crate) fn $name<F>(path: &str, handler: fn(ApiRequest) -> F) -> Route
+        pub(crate) fn $name<F>(access: impl Into<Access>, path: &str, handler: fn(ApiRequest) -> F) -> Route
         where
             F: Future<Output = Result<Response>> + Send + 'static,
         {
-            route(Method::$method, &format!("{API}{path}"), handler)
+            route(access, Method::$method, &format!("{API}{path}"), handler)
         }
     )*};
 }
@@ -107,18 +117,6 @@ impl Route {
     /// Sets the summary of the route in the `OpenAPI` document.
     pub(crate) fn summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
-        self
-    }
-
-    /// Opens the route to users and agents.
-    pub(crate) fn authenticated(mut self) -> Self {
-        self.access = Access::Authenticated;
-        self
-    }
-
-    /// Opens the route to everyone, without authentication.
-    pub(crate) fn public(mut self) -> Self {
-        self.access = Access::Public;
         self
     }
 

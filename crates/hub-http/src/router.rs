@@ -105,8 +105,8 @@ async fn serve(
         found if route.access == Access::Public => found.unwrap_or_default(),
         found => {
             let caller = found?.ok_or_else(Problem::unauthenticated)?;
-            if route.access == Access::UserOnly {
-                caller.actor.require_user()?;
+            if let Access::Requires(permission) = route.access {
+                caller.actor.require(permission)?;
             }
             if !parts.method.is_safe() {
                 caller.check_csrf(&parts.headers)?;

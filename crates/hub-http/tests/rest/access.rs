@@ -1,11 +1,14 @@
 //! Access tests of every route: without a credential, with a wrong one, and with an agent token.
 
+use std::collections::HashSet;
+
+use linchpin_hub_core::Permission;
 use serde_json::{Value, json};
 
 use crate::fixture::Site;
 
-/// Returns method, path and access description of every API operation.
-fn operations() -> Vec<(String, String, String)> {
+/// Returns method, path and required permission of every API operation. A public one requires none.
+fn operations() -> Vec<(String, String, Option<Permission>)> {
     let document = linchpin_hub_http::openapi();
     let mut all = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -21,8 +24,11 @@ fn operations() -> Vec<(String, String, String)> {
                 .iter()
                 .fold(path, |path, name| path.replace(&format!("{{{name}}}"), id));
             assert!(!path.contains('{'), "{path}");
-            let who = operation["description"].as_str().unwrap().to_owned();
-            all.push((method.to_uppercase(), path, who));
+            let named =
+                |name: &str| Permission::ALL.iter().copied().find(|known| known.name() == name).unwrap();
+            let permission = operation["x-permission"].as_str().map(named);
+            assert_eq!(operation["description"] == "Public.", permission.is_none(), "{method} {path}");
+            all.push((method.to_uppercase(), path, permission));
         }
     }
     assert!(all.len() > 50, "{}", all.len());
@@ -33,10 +39,10 @@ fn operations() -> Vec<(String, String, String)> {
 async fn whoever_is_not_known_gets_nowhere() {
     let site = Site::with_server().await;
     let wrong = format!("Bearer {}0", site.token);
-    for (method, path, who) in operations() {
+    for (method, path, permission) in operations() {
         let anonymous = site.send(&method, &path, &[], None).await;
         let stranger = site.send(&method, &path, &[("Authorization", &wrong)], None).await;
-        if who == "Public." {
+        if permission.is_none() {
             assert!(anonymous.status < 500 && anonymous.status != 401, "{method} {path}: {anonymous:?}");
             continue;
         }
@@ -48,7 +54,8 @@ async fn whoever_is_not_known_gets_nowhere() {
         gone.assert_problem(401, "unauthenticated");
     }
     site.send("GET", "/metrics", &[], None).await.assert_problem(401, "unauthenticated");
-    let anybody: Vec<_> = operations().into_iter().filter(|(_, _, who)| who == "Public.").collect();
+    let anybody: Vec<_> =
+        operations().into_iter().filter(|(_, _, permission)| permission.is_none()).collect();
     let anybody: Vec<_> = anybody.iter().map(|(method, path, _)| (&**method, &**path)).collect();
     assert_eq!(anybody, [("GET", "/api/v1/openapi.json"), ("POST", "/api/v1/session")]);
     assert_eq!(site.ran(), 0);
@@ -59,17 +66,21 @@ async fn an_agent_does_what_agents_may_and_nothing_else() {
     let site = Site::with_server().await;
     let (_, token) = site.agent("auto").await;
     let authorization = format!("Bearer {token}");
-    let mut refused = 0;
-    for (method, path, who) in operations() {
+    let mut declared = HashSet::new();
+    for (method, path, permission) in operations() {
         let answer = site.send(&method, &path, &[("Authorization", &authorization)], None).await;
-        if who == "Requires a user token or session; agent tokens are rejected." {
-            answer.assert_problem(403, "user_required");
-            refused += 1;
-        } else {
-            assert!(![401, 403].contains(&answer.status), "{method} {path}: {answer:?}");
+        match permission.filter(|permission| !permission.is_of_agents()) {
+            Some(permission) => {
+                let problem = answer.assert_problem(403, "user_required");
+                let detail = problem["detail"].as_str().unwrap();
+                assert!(detail.contains(&format!("`{permission}`")), "{method} {path}: {detail}");
+            }
+            None => assert!(![401, 403].contains(&answer.status), "{method} {path}: {answer:?}"),
         }
+        declared.extend(permission);
     }
-    assert!(refused > 40, "{refused}");
+    let unused: Vec<_> = Permission::ALL.iter().filter(|permission| !declared.contains(permission)).collect();
+    assert!(unused.is_empty(), "no route requires {unused:?}");
     site.send("GET", "/metrics", &[("Authorization", &authorization)], None)
         .await
         .assert_problem(403, "user_required");

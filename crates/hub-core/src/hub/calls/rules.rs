@@ -22,6 +22,7 @@ use crate::hub::identity::subject_names::SubjectNames;
 use crate::hub::{document, event_payloads, upsert};
 use crate::id::{AgentId, ApprovalId, ApprovalRuleId, ServerId, TenantId};
 use crate::object_reader::ObjectReader;
+use crate::permission::Permission;
 use crate::policy::{PolicyDecision, PolicyReason};
 use crate::store::{Batch, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, PageRequest, StoreChange};
 use crate::tool::names::{MAX_NAME_LEN, qualified_name};
@@ -162,6 +163,7 @@ impl Calls {
         mut form: ObjectReader,
         batch: Batch,
     ) -> Result<Batch> {
+        actor.require(Permission::ApprovalRulesWrite)?;
         let is_in_session = form.boolean("session")?.unwrap_or(false);
         let scope = RuleScope::read(&mut form)?;
         form.finish()?;
