@@ -45,6 +45,7 @@ mod task_set;
 pub mod telemetry;
 mod text;
 pub mod tool;
+mod uri_pattern;
 pub mod vault;
 
 pub use actor::{Actor, Subject};

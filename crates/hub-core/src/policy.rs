@@ -183,7 +183,11 @@ mod tests {
 
     fn agent(approval: ApprovalMode, trusted: &[&str]) -> Agent {
         let trusted = trusted.iter().map(|name| (*name).to_owned()).collect();
-        let selection = ServerAccess { tools: Some(vec!["read".into(), "write".into()]), trusted };
+        let selection = ServerAccess {
+            tools: Some(vec!["read".into(), "write".into()]),
+            trusted,
+            ..ServerAccess::default()
+        };
         Agent {
             id: AgentId::from_u128(1),
             name: "Ada".into(),

@@ -211,6 +211,11 @@ fn an_agent_asks_and_a_person_answers() {
         home.json(&["agent", "add", "Helper", "--server", "demo:add,echo", "--instructions", "Be kind"]);
     assert_eq!((&agent["approval"], &agent["instructions"]), (&"always-ask".into(), &"Be kind".into()));
     assert!(home.ok(&["agent", "show", "Helper"]).contains("demo:add,echo"));
+    let reader =
+        ["agent", "add", "Reader", "--server", "demo", "--resource", "demo=notes://*", "--prompt", "demo="];
+    assert_eq!(home.json(&reader)["server_count"], 1);
+    let shown = home.ok(&["agent", "show", "Reader"]);
+    assert!(shown.contains("demo:all (resources notes://*; prompts none)"), "{shown}");
     let token = home.ok(&["token", "add", "for tests", "--agent", "Helper", "--days", "1"]);
     let listed = home.json(&["token", "list", "--agent", "Helper"]);
     assert!(!listed.to_string().contains(token.trim()) && listed[0]["name"] == "for tests", "{listed}");

@@ -35,3 +35,65 @@ async fn resources_and_prompts_count_like_calls() {
     stage.clock.advance(15);
     hub.calls().read_resource(agent, "up", "memory://a").await.unwrap();
 }
+
+#[tokio::test]
+async fn an_agent_uses_the_resources_and_prompts_that_are_selected() {
+    let stage = Stage::new().await;
+    let (hub, user) = (&stage.hub, local_user(ADA));
+    let resource = linchpin::Resource::new("memory://b", "b").handler(|| async { "b" });
+    stage.upstream.handle.add(resource).unwrap();
+    let form = json!({"name": "Some", "approval": "auto", "servers": {"up": {}}});
+    let id = hub.identity().add_agent(user, form).await.unwrap().summary.id;
+    let agent = Actor::new(ADA, Subject::Agent(id));
+    let arguments = || [("message".into(), "hello".into())].into();
+    let used = async |access: serde_json::Value| {
+        hub.identity().update_agent(user, id, json!({"servers": {"up": access}})).await.unwrap();
+        let list = async |feature, member: &str| {
+            let listed = hub.calls().list_feature(agent, "up", feature).await.unwrap();
+            listed.iter().map(|item| item[member].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let mut used = list(FeatureList::Resources, "uri").await;
+        used.extend(list(FeatureList::Prompts, "name").await);
+        let mut read = Vec::new();
+        for uri in ["memory://a", "memory://b"] {
+            match hub.calls().read_resource(agent, "up", uri).await {
+                Ok(_) => read.push(uri.to_owned()),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+            }
+        }
+        match hub.calls().get_prompt(agent, "up", "greet", arguments()).await {
+            Ok(_) => read.push("greet".to_owned()),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+        }
+        assert_eq!(used, read, "{access}");
+        used.join(" ")
+    };
+    for (access, expected) in [
+        (json!({}), "memory://a memory://b greet"),
+        (json!({"tools": null, "resources": null, "prompts": null}), "memory://a memory://b greet"),
+        (json!({"tools": ["echo"]}), ""),
+        (json!({"tools": ["echo"], "resources": ["memory://a"]}), "memory://a"),
+        (
+            json!({"tools": ["echo"], "resources": ["memory://*"], "prompts": ["greet"]}),
+            "memory://a memory://b greet",
+        ),
+        (json!({"tools": ["echo"], "prompts": ["*"]}), "greet"),
+        (json!({"tools": [], "resources": ["memory://{name}"]}), "memory://a memory://b"),
+        (json!({"resources": ["memory://b"], "prompts": []}), "memory://b"),
+        (json!({"resources": [], "prompts": ["other"]}), ""),
+    ] {
+        assert_eq!(used(access).await, expected);
+    }
+    let seen = hub.identity().agent(user, id).await.unwrap();
+    let access = serde_json::to_value(seen.servers.values().next().unwrap()).unwrap();
+    assert_eq!(access, json!({"tools": null, "resources": [], "prompts": ["other"], "trusted": []}));
+    for (field, value) in
+        [("resources", json!(["a{?q}"])), ("resources", json!([""])), ("prompts", json!([""]))]
+    {
+        let form = json!({"servers": {"up": {field: value}}});
+        let error = hub.identity().update_agent(user, id, form).await.unwrap_err();
+        assert_eq!(error.field(), Some(&*format!("servers.up.{field}")));
+    }
+    let denied = stage.actions().await.into_iter().filter(|action| action.ends_with(".rejected"));
+    assert!(denied.count() >= 2);
+}

@@ -82,14 +82,22 @@ pub(crate) struct AgentFields {
     /// of tools of --trust that a user has trusted). Default: always-ask
     #[arg(long, value_name = "MODE")]
     approval: Option<String>,
-    /// Server that the agent may use, by slug; with :TOOL,… only these tools, else all tools, resources and prompts;
-    /// repeatable. Replaces the current selection
+    /// Server that the agent may use, by slug; with :TOOL,… only these tools, without resources and prompts, else all
+    /// of them; repeatable. Replaces the current selection
     #[arg(long = "server", value_name = "SERVER[:TOOL,…]")]
     servers: Vec<String>,
     /// Tools that need no approval in mode trusted-only, once a user has trusted them; the server must be given with
     /// --server; repeatable
     #[arg(long = "trust", value_name = "SERVER:TOOL,…", requires = "servers")]
     trusted: Vec<String>,
+    /// Resource of a server that the agent may read; the URI may end with `*` or contain `{name}`, and is empty for
+    /// none; the server must be given with --server; repeatable
+    #[arg(long = "resource", value_name = "SERVER=URI", requires = "servers", value_parser = super::parse_pair)]
+    resources: Vec<(String, String)>,
+    /// Prompt of a server that the agent may use; `*` for all, empty for none; the server must be given with --server;
+    /// repeatable
+    #[arg(long = "prompt", value_name = "SERVER=NAME", requires = "servers", value_parser = super::parse_pair)]
+    prompts: Vec<(String, String)>,
     /// Rate limit of the agent in calls per minute; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
     calls_per_minute: Option<u32>,
@@ -124,7 +132,7 @@ impl AgentFields {
         ])
     }
 
-    /// Builds the field `servers` from the options `--server` and `--trust`.
+    /// Builds the field `servers` from the options `--server`, `--trust`, `--resource` and `--prompt`.
     fn servers(&self) -> Result<Value, CliError> {
         let mut servers = Map::new();
         for argument in &self.servers {
@@ -148,6 +156,20 @@ impl AgentFields {
                 return Err(CliError::usage(format!("--trust {argument}: add --server {server}")));
             };
             selection["trusted"] = json!(split_names(tools));
+        }
+        for (option, field, items) in
+            [("resource", "resources", &self.resources), ("prompt", "prompts", &self.prompts)]
+        {
+            for (server, item) in items {
+                let Some(selection) = servers.get_mut(server) else {
+                    return Err(CliError::usage(format!(
+                        "--{option} {server}={item}: add --server {server}"
+                    )));
+                };
+                let mut list = selection[field].as_array().cloned().unwrap_or_default();
+                list.extend((!item.is_empty()).then(|| json!(item)));
+                selection[field] = json!(list);
+            }
         }
         Ok(Value::Object(servers))
     }
@@ -184,7 +206,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
             fields.extend(enabled.then(|| ("enabled", Some(json!(true)))));
             if fields.iter().all(|(_, value)| value.is_none()) {
                 let text = "nothing to update: add --name, --instructions, --model, --approval, --server, --trust, \
-                            --calls-per-minute, --max-concurrent-calls, --enabled or --disabled";
+                            --resource, --prompt, --calls-per-minute, --max-concurrent-calls, --enabled or --disabled";
                 return Err(CliError::usage(text));
             }
             let agent = api.patch(&agent_arg.path(&api).await?, &json_object(fields)).await?;
@@ -201,7 +223,7 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
     Ok(())
 }
 
-/// Formats the servers of an agent as `SLUG:TOOL,…`, with the trusted tools in parentheses.
+/// Formats the servers of an agent as `SLUG:TOOL,…`, with trusted tools, resources and prompts in parentheses.
 async fn format_selection(api: &ApiClient, servers: &Value) -> Result<Value, CliError> {
     let all_servers = api.list("/servers", usize::MAX).await?;
     let line = |(id, selection): (&String, &Value)| {
@@ -216,9 +238,16 @@ async fn format_selection(api: &ApiClient, servers: &Value) -> Result<Value, Cli
             Value::Array(_) => list("tools"),
             _ => "all".to_owned(),
         };
-        let trusted = list("trusted");
-        let trusted = if trusted.is_empty() { trusted } else { format!(" (trusts {trusted})") };
-        format!("{}:{tools}{trusted}", slug.unwrap_or(id))
+        let mut details = Vec::new();
+        if !list("trusted").is_empty() {
+            details.push(format!("trusts {}", list("trusted")));
+        }
+        for field in ["resources", "prompts"].into_iter().filter(|field| selection[*field].is_array()) {
+            let names = list(field);
+            details.push(format!("{field} {}", if names.is_empty() { "none" } else { &names }));
+        }
+        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join("; ")) };
+        format!("{}:{tools}{details}", slug.unwrap_or(id))
     };
     Ok(json!(servers.as_object().into_iter().flatten().map(line).collect::<Vec<_>>()))
 }
@@ -271,6 +300,8 @@ mod tests {
             approval: None,
             servers: texts(&["demo", "files:read, list"]),
             trusted: texts(&["files:read"]),
+            resources: Vec::new(),
+            prompts: Vec::new(),
             calls_per_minute: None,
             max_concurrent_calls: None,
             disabled: false,
@@ -281,6 +312,14 @@ mod tests {
         assert!(agent_fields.servers().unwrap_err().to_string().contains("add tool names after the `:`"));
         (agent_fields.servers, agent_fields.trusted) = (texts(&["files"]), texts(&["other:x"]));
         assert_eq!(agent_fields.servers().unwrap_err().to_string(), "--trust other:x: add --server other");
+        let pair = |server: &str, item: &str| (server.to_owned(), item.to_owned());
+        agent_fields.trusted.clear();
+        agent_fields.resources = vec![pair("files", "file:///a"), pair("files", "file:///b/*")];
+        agent_fields.prompts = vec![pair("files", "")];
+        let expected = json!({"files": {"resources": ["file:///a", "file:///b/*"], "prompts": []}});
+        assert_eq!(agent_fields.servers().unwrap(), expected);
+        agent_fields.prompts = vec![pair("other", "a")];
+        assert_eq!(agent_fields.servers().unwrap_err().to_string(), "--prompt other=a: add --server other");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::connection::{backoff, is_retryable};
 use crate::error::{Error, Result};
 use crate::hub::calls::Calls;
 use crate::hub::upstream::connect::request_error;
+use crate::id::ServerId;
 use crate::policy::PolicyReason;
 use crate::secrets::redact::Redactor;
 use crate::server::Server;
@@ -34,6 +35,24 @@ pub enum FeatureList {
 }
 
 impl FeatureList {
+    /// Returns whether an agent may use any item of the list.
+    fn is_any_selected(self, agent: &Agent, server: ServerId) -> bool {
+        match self {
+            FeatureList::Resources | FeatureList::Templates => agent.may_read_any(server),
+            FeatureList::Prompts => agent.may_render_any(server),
+        }
+    }
+
+    /// Returns whether an agent may use an item of the list.
+    fn is_selected(self, agent: &Agent, server: ServerId, item: &Value) -> bool {
+        let text = |member: &str| item[member].as_str().unwrap_or_default();
+        match self {
+            FeatureList::Resources => agent.may_read(server, text("uri")),
+            FeatureList::Templates => agent.may_read_template(server, text("uriTemplate")),
+            FeatureList::Prompts => agent.may_render(server, text("name")),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             FeatureList::Resources => "resources",
@@ -49,6 +68,7 @@ struct ReadOperation {
     field: &'static str,
     read_action: &'static str,
     denied_action: &'static str,
+    is_selected: fn(&Agent, ServerId, &str) -> bool,
 }
 
 const RESOURCE: ReadOperation = ReadOperation {
@@ -56,12 +76,14 @@ const RESOURCE: ReadOperation = ReadOperation {
     field: "uri",
     read_action: "resource.read",
     denied_action: "resource.rejected",
+    is_selected: Agent::may_read,
 };
 const PROMPT: ReadOperation = ReadOperation {
     name: "prompt",
     field: "prompt",
     read_action: "prompt.rendered",
     denied_action: "prompt.rejected",
+    is_selected: Agent::may_render,
 };
 
 impl Calls {
@@ -72,7 +94,8 @@ impl Calls {
         };
         self.consume_rate_limit(actor, || entry(server)).await?;
         let server = self.registry.visible_server(actor, server).await?;
-        if !self.may_read_features(actor, &server).await?.0 {
+        let agent = self.reading_agent(actor).await?;
+        if agent.as_ref().is_some_and(|(agent, _)| !feature.is_any_selected(agent, server.id)) {
             return Ok(Vec::new());
         }
         let capabilities = self.upstream.connection_for(actor, &server).await?.capabilities().clone();
@@ -94,7 +117,10 @@ impl Calls {
         let (listed, redactor) = self
             .send_read(actor, &server, "the resources or prompts of the server cannot be listed", send)
             .await?;
-        Ok(listed.into_iter().map(|item| redactor.redact(item)).collect())
+        let is_selected = |item: &Value| {
+            agent.as_ref().is_none_or(|(agent, _)| feature.is_selected(agent, server.id, item))
+        };
+        Ok(listed.into_iter().filter(is_selected).map(|item| redactor.redact(item)).collect())
     }
 
     /// Reads a resource of a server and records it in the audit.
@@ -123,16 +149,10 @@ impl Calls {
         self.bounded(&redactor, to_value(&prompt, Revision::LATEST))
     }
 
-    /// Reports whether the caller may use resources and prompts of a server: an agent only if the whole server was
-    /// granted, not some of its tools. Also returns the version of the agent that the decision is based on.
-    async fn may_read_features(
-        &self,
-        actor: Actor,
-        server: &Server,
-    ) -> Result<(bool, Option<(DocumentKey, u64)>)> {
-        let Some(id) = actor.agent() else { return Ok((true, None)) };
-        let (agent, version) = self.context.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?;
-        Ok((agent.has_full_access(server.id), Some((DocumentKey::new(DocumentKind::Agent, id), version))))
+    /// Returns the calling agent with its version. `None` for a user, who may use all resources and prompts.
+    async fn reading_agent(&self, actor: Actor) -> Result<Option<(Agent, u64)>> {
+        let Some(id) = actor.agent() else { return Ok(None) };
+        self.context.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await.map(Some)
     }
 
     /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
@@ -143,8 +163,8 @@ impl Calls {
         self.consume_rate_limit(actor, || entry("call.rate_limited", server)).await?;
         let server = self.registry.visible_server(actor, server).await?;
         let id = server.id.to_string();
-        let (is_granted, agent) = self.may_read_features(actor, &server).await?;
-        if !is_granted {
+        let agent = self.reading_agent(actor).await?;
+        if agent.as_ref().is_some_and(|(agent, _)| !(read.is_selected)(agent, server.id, name)) {
             let rejected = entry(read.denied_action, &id).with("reason", PolicyReason::NotSelected.code());
             self.audit.audit_rejection_later(actor.tenant(), rejected);
             return Err(Error::not_found(read.name, shorten(name)));
@@ -153,6 +173,8 @@ impl Calls {
         let mut batch = Batch::new().audit(entry(read.read_action, &id));
         if self.context.store.shared().is_some() {
             // Fail if another hub has changed one of these documents.
+            let agent =
+                agent.map(|(agent, version)| (DocumentKey::new(DocumentKind::Agent, agent.id), version));
             let by = std::iter::once((DocumentKey::new(DocumentKind::Server, server.id), server.version))
                 .chain(agent);
             batch = batch.change(StoreChange::RequireVersions(by.collect()));

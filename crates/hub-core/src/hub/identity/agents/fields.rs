@@ -14,6 +14,7 @@ use crate::server::{CONCURRENCY_RANGE, CredentialMode, RATE_RANGE};
 use crate::store::DocumentKind;
 use crate::text::shorten;
 use crate::tool::ToolRecord;
+use crate::uri_pattern;
 
 const MAX_AGENT_NAME_LEN: usize = 100;
 const MAX_INSTRUCTIONS_LEN: usize = 100_000;
@@ -22,6 +23,8 @@ const MAX_AGENT_SERVERS: usize = 500;
 /// Maximum number of tools that an agent may select, of all servers together.
 const MAX_SELECTED_TOOLS: usize = 10_000;
 const MAX_TOOL_NAME_LEN: usize = 1_000;
+/// Maximum number of selected resources, and of selected prompts, of one server.
+const MAX_SELECTED_FEATURES: usize = 100;
 /// Minimum similarity of a suggested name, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.6;
 /// Maximum number of known names that an unknown name is compared with, for suggestions.
@@ -101,8 +104,12 @@ impl Identity {
                 let text = "unknown server: use the id or the slug of a server";
                 return Err(Error::invalid(field, text));
             };
+            let has = |field| inner.has(field);
+            let (has_tools, has_resources, has_prompts) = (has("tools"), has("resources"), has("prompts"));
             let selection = ServerAccess {
-                tools: if inner.has("tools") { Some(tool_names(&mut inner, "tools")?) } else { None },
+                tools: Some(tool_names(&mut inner, "tools")?).filter(|_| has_tools),
+                resources: Some(resource_patterns(&mut inner)?).filter(|_| has_resources),
+                prompts: Some(prompt_names(&mut inner)?).filter(|_| has_prompts),
                 trusted: tool_names(&mut inner, "trusted")?,
             };
             inner.finish()?;
@@ -201,6 +208,24 @@ fn tool_names(form: &mut ObjectReader, field: &'static str) -> Result<Vec<String
     }
     names.sort_unstable();
     names.dedup();
+    Ok(names)
+}
+
+/// Parses the selected resources of a server.
+fn resource_patterns(form: &mut ObjectReader) -> Result<Vec<String>> {
+    let patterns = form.strings("resources", MAX_SELECTED_FEATURES, uri_pattern::MAX_PATTERN_LEN)?;
+    for pattern in &patterns {
+        uri_pattern::check(pattern).map_err(|text| form.error("resources", text))?;
+    }
+    Ok(patterns)
+}
+
+/// Parses the selected prompts of a server.
+fn prompt_names(form: &mut ObjectReader) -> Result<Vec<String>> {
+    let names = form.strings("prompts", MAX_SELECTED_FEATURES, MAX_TOOL_NAME_LEN)?;
+    if names.iter().any(String::is_empty) {
+        return Err(form.error("prompts", "must contain prompt names, or `*` for all"));
+    }
     Ok(names)
 }
 
