@@ -66,7 +66,7 @@ impl Caller {
             Caller::Agent(token) => hub.identity().authenticate(token.expose()).await?,
         };
         let tool = ToolRef::Qualified("mcp_up__echo".into());
-        let request = CallRequest { tool, arguments: json!({ "message": "hello" }), session: None };
+        let request = CallRequest::new(tool, json!({ "message": "hello" }));
         let call = hub.calls().call_tool(actor, request, true).await?;
         (call.status == CallStatus::Success)
             .then_some(())

@@ -15,6 +15,7 @@
 //! | size-bounded tool results | [`bounded_result`] |
 //! | hash-chained audit | [`audit`] |
 //! | stored data and transactions | [`store`] |
+//! | W3C trace context | [`trace_context`] |
 
 pub mod actor;
 pub mod agent;
@@ -45,6 +46,7 @@ mod task_set;
 pub mod telemetry;
 mod text;
 pub mod tool;
+pub mod trace_context;
 mod uri_pattern;
 pub mod vault;
 

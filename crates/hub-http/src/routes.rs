@@ -7,8 +7,8 @@ use linchpin_hub_core::hub::oauth::{AuthTraceEntry, GrantStatusView, SignInView}
 use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
-    ApprovalRuleView, ApprovalView, AuditVerification, AuditView, CallView, ClientConfig, CredentialView,
-    LoginLink, ProbeReport, ServerView, SyncReport, ToolView,
+    ApprovalRuleView, ApprovalView, AuditVerification, AuditView, CallView, ClientConfig, ConnectReport,
+    CredentialView, LoginLink, ProbeReport, ServerView, SubscriptionView, SyncReport, ToolView,
 };
 use linchpin_hub_core::permission::Permission::{
     AgentsRead, AgentsWrite, ApprovalRulesRead, ApprovalRulesWrite, ApprovalsDecide, ApprovalsRead,
@@ -25,7 +25,7 @@ use crate::api::approvals::{self, ApproveRequest, DenyRequest};
 use crate::api::calls::{self, NewCall};
 use crate::api::credentials::{self, AGENT_PARAMETER, NewCredential, NewSecret};
 use crate::api::keys::{self, RotateKeys, RotatedKeys};
-use crate::api::resources_prompts::{self, PromptArguments, ReadResourceRequest};
+use crate::api::resources_prompts::{self, PromptArguments, ResourceUri};
 use crate::api::servers::{self, NewServer, ServerChanges, TestServerRequest, TrustedTools};
 use crate::api::sessions::{self, CallerView, LoginRequest};
 use crate::api::sign_ins;
@@ -82,7 +82,7 @@ pub(crate) fn all_routes() -> Vec<Route> {
         delete(ServersWrite, "/servers/{server}", servers::remove).summary("Remove a server, its tools and its credentials").no_content(),
         post(ServersConnect, "/servers/{server}/test", servers::test).summary("Test a stored server over a new connection, which is closed afterwards")
             .returns::<ProbeReport>(),
-        post(ServersConnect, "/servers/{server}/connect", servers::connect).summary("Connect to a server and sync its tools").returns::<ServerView>(),
+        post(ServersConnect, "/servers/{server}/connect", servers::connect).summary("Connect to a server and sync its tools").returns::<ConnectReport>(),
         post(ServersConnect, "/servers/{server}/disconnect", servers::disconnect).summary("Close all connections to a server").returns::<ServerView>(),
         post(ServersConnect, "/servers/{server}/sync", servers::sync).summary("Sync the tools of a server: read its tool list again")
             .query(&servers::SYNC).returns::<SyncReport>(),
@@ -113,7 +113,14 @@ pub(crate) fn all_routes() -> Vec<Route> {
         get(ResourcesRead, "/servers/{server}/resource-templates", resources_prompts::templates).summary("List the resource templates of a server")
             .paged().returns::<Page<Value>>(),
         post(ResourcesRead, "/servers/{server}/resources/read", resources_prompts::read).summary("Read a resource of a server")
-            .body::<ReadResourceRequest>().returns::<Value>(),
+            .body::<ResourceUri>().returns::<Value>(),
+        get(ResourcesRead, "/servers/{server}/resources/subscriptions", resources_prompts::subscriptions)
+            .summary("List the caller's subscriptions to resources of a server").paged().returns::<Page<SubscriptionView>>(),
+        post(ResourcesRead, "/servers/{server}/resources/subscribe", resources_prompts::subscribe)
+            .summary("Subscribe to updates of a resource, which are published as `resource.updated` in the event stream")
+            .body::<ResourceUri>().returns::<SubscriptionView>(),
+        post(ResourcesRead, "/servers/{server}/resources/unsubscribe", resources_prompts::unsubscribe).summary("End a subscription to a resource")
+            .body::<ResourceUri>().no_content(),
         get(PromptsRead, "/servers/{server}/prompts", resources_prompts::prompts).summary("List the prompts of a server")
             .paged().returns::<Page<Value>>(),
         post(PromptsRead, "/servers/{server}/prompts/{prompt}", resources_prompts::prompt).summary("Get a prompt of a server with its arguments filled in")
@@ -181,7 +188,8 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .body::<NewPassword>().returns::<UserView>(),
         delete(UsersWrite, "/users/{user}", users::remove).summary("Remove a user with their tokens and sessions").no_content(),
 
-        get(AuditRead, "/audit", audit::list).summary("List audit entries, oldest first").paged().returns::<Page<AuditView>>(),
+        get(AuditRead, "/audit", audit::list).summary("List audit entries, oldest first; a filtered page may have few entries although others follow")
+            .query(&audit::FILTERS).paged().returns::<Page<AuditView>>(),
         get(AuditRead, "/audit/verify", audit::verify).summary("Verify that no audit entry was changed or removed").returns::<AuditVerification>(),
         get(AuditRead, "/audit/export", audit::export).summary("Export the audit as JSON lines")
             .query(&audit::POSITION_PARAMETER).responds::<AuditView>(200, "Audit entries, one per line", JSONL),

@@ -10,9 +10,9 @@ use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId, ServerId, TenantId};
 use linchpin_hub_core::rate_limit::RateLimit;
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, ApprovalStatus, Batch, CachedStore, CallFilter, CallOutcome, CallRecord,
-    CallStatus, CountedCalls, Document, DocumentKey, DocumentKind, PageRequest, Store, StoreChange,
-    StoredDocument,
+    Approval, ApprovalFilter, ApprovalStatus, AuditFilter, Batch, CachedStore, CallFilter, CallOutcome,
+    CallRecord, CallStatus, CountedCalls, Document, DocumentKey, DocumentKind, PageRequest, Store,
+    StoreChange, StoredDocument,
 };
 use linchpin_hub_store::{Postgres, Sqlite};
 use serde_json::{Value, json};
@@ -76,6 +76,7 @@ contract!(
     only_so_many_calls_wait_for_an_approval,
     calls_of_a_hub_that_is_gone_are_found,
     entries_leave_when_they_are_sealed,
+    entries_are_found_by_filter,
     everything_is_there_again
 );
 
@@ -683,6 +684,53 @@ async fn calls_of_a_hub_that_is_gone_are_found(open: impl Open) {
     };
     assert_eq!(found(ADA).await, [CallId::from_u128(1), CallId::from_u128(3)]);
     assert_eq!(found(BOB).await, []);
+}
+
+async fn entries_are_found_by_filter(open: impl Open) {
+    let folder = TempDir::new().unwrap();
+    let store = open(&folder).await;
+    for tenant in [ADA, BOB] {
+        for (number, (actor, action)) in [
+            ("user:1", "call.intent"),
+            ("hub", "call.finished"),
+            ("agent:1", "call.intent"),
+            ("agent:1", "callback"),
+            ("user:1", "server.added"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let entry = AuditEntry::new(at(10 * number as i64), actor, action);
+            store.commit(tenant, Batch::new().audit(entry)).await.unwrap();
+        }
+    }
+    let found = async |filter: AuditFilter, numbers, limit| {
+        let rows = store.find_audit_entries(ADA, &filter, numbers, limit).await.unwrap();
+        rows.iter().map(|row| row.number).collect::<Vec<_>>()
+    };
+    let all = AuditFilter::default;
+    let of = |actors: &[&str]| AuditFilter {
+        actors: actors.iter().map(|&actor| actor.to_owned()).collect(),
+        ..all()
+    };
+    let action = |action: &str| AuditFilter { action: Some(action.to_owned()), ..all() };
+    for (filter, expected) in [
+        (all(), vec![1, 2, 3, 4, 5]),
+        (of(&["user:1"]), vec![1, 5]),
+        (of(&["user:1", "agent:1"]), vec![1, 3, 4, 5]),
+        (of(&["user:2"]), vec![]),
+        (action("call.intent"), vec![1, 3]),
+        (action("call."), vec![1, 2, 3]),
+        (action("call"), vec![]),
+        (AuditFilter { since: Some(at(20)), ..all() }, vec![3, 4, 5]),
+        (AuditFilter { until: Some(at(20)), ..all() }, vec![1, 2]),
+        (AuditFilter { since: Some(at(10)), until: Some(at(40)), ..of(&["agent:1"]) }, vec![3, 4]),
+    ] {
+        assert_eq!(found(filter.clone(), 1..=5, 10).await, expected, "{filter:?}");
+    }
+    assert_eq!(found(all(), 2..=4, 10).await, [2, 3, 4]);
+    assert_eq!(found(all(), 1..=5, 2).await, [1, 2]);
+    assert_eq!(found(all(), 6..=9, 2).await, []);
 }
 
 async fn entries_leave_when_they_are_sealed(open: impl Open) {

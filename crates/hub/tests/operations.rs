@@ -89,7 +89,10 @@ fn sealed_segments_are_checked_and_exported() {
 
     fs::rename(file, home.file("elsewhere")).unwrap();
     let said = home.ok(&["audit", "verify"]);
-    assert!(said.contains("the file of segment 1 is not available, so that its entries were not verified"), "{said}");
+    assert!(
+        said.contains("the file of segment 1 is not available, so that its entries were not verified"),
+        "{said}"
+    );
     let away = exported(&home, &[]);
     assert_eq!((&away[0]["is_available"], &away[1]["number"]), (&false.into(), &(last + 1).into()));
     let text = fs::read_to_string(home.file("elsewhere")).unwrap();

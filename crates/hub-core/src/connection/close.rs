@@ -20,6 +20,7 @@ impl Slot {
     /// Closes the connection when no call uses it any more, or after the time limit. Calls that are running then have
     /// the outcome `unknown`.
     async fn close(self: Arc<Self>, limit: Option<Duration>) {
+        self.closing.close();
         let all = self.users.acquire_many(MAX_USERS);
         let _all = match limit {
             Some(limit) => tokio::time::timeout(limit, all).await.ok(),

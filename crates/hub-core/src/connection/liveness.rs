@@ -6,13 +6,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::{CallError, Client, ClientError};
 
-use super::{ConnectionPool, ConnectionStatus, PooledConnection, Slot, SlotState, is_within};
+use super::{ConnectionPool, ConnectionStatus, MAX_USERS, PooledConnection, Slot, SlotState, is_within};
 use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 use crate::server::Server;
 
-/// Idle time after which a connection is closed.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Idle time after which a connection is checked, and the interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Timeout of the ping that checks an idle connection.
@@ -34,6 +32,17 @@ impl PooledConnection {
     /// Returns the tenant and the server that the connection belongs to.
     pub(crate) fn upstream(&self) -> (TenantId, ServerId) {
         (self.key.tenant, self.key.server)
+    }
+
+    /// Waits until the connection is closed for new uses. Its closing waits until this use ends.
+    pub(crate) async fn closing(&self) {
+        let _ = self.slot.closing.acquire().await; // there is no permit: it returns when the semaphore is closed
+    }
+
+    /// Returns whether the connection is open and new requests would use it.
+    pub(crate) fn is_current(&self) -> bool {
+        let is_slot_connection = |state: &SlotState| state.number == self.number && state.client.is_some();
+        !self.is_closed() && self.slot.state.try_lock().map_or(true, |state| is_slot_connection(&state))
     }
 }
 
@@ -102,12 +111,13 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes connections that have been idle for 10 minutes.
-    pub fn close_idle(&self) {
+    /// Closes connections that have been idle for this time. A connection in use is not idle.
+    pub fn close_idle(&self, idle_timeout: Duration) {
         let now = self.platform.now();
         let is_idle = |last_used: Timestamp| {
-            Duration::try_from(now.duration_since(last_used)).is_ok_and(|idle| idle >= IDLE_TIMEOUT)
+            Duration::try_from(now.duration_since(last_used)).is_ok_and(|idle| idle >= idle_timeout)
         };
-        self.close_where(|_, slot| is_idle(lock(&slot.status).last_used));
+        let is_unused = |slot: &Slot| slot.users.available_permits() == MAX_USERS as usize;
+        self.close_where(|_, slot| is_unused(slot) && is_idle(lock(&slot.status).last_used));
     }
 }

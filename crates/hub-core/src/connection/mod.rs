@@ -93,6 +93,9 @@ pub enum ConnectionStatus {
 /// Callback for changes of the lists of a server.
 pub type OnListChanged = Arc<dyn Fn(TenantId, ServerId, ListChanged) + Send + Sync>;
 
+/// Callback for updates of a resource that a subject is subscribed to, with its URI.
+pub type OnResourceUpdated = Arc<dyn Fn(TenantId, Subject, ServerId, &str) + Send + Sync>;
+
 /// Callback for requests that the egress policy denies, with the actor and the server.
 pub type OnDenied = Arc<dyn Fn(Actor, ServerId, &Denial<'_>) + Send + Sync>;
 
@@ -112,6 +115,7 @@ pub struct ConnectionPool {
     events: EventLog,
     on_list_changed: OnListChanged,
     on_denied: OnDenied,
+    on_resource_updated: OnResourceUpdated,
     processes: Processes,
     /// Secrets of the hub, which are redacted in the results of servers.
     hub_secrets: Option<Arc<HubSecrets>>,
@@ -131,6 +135,8 @@ struct Slot {
     status: Mutex<SlotStatus>,
     /// Semaphore with one permit per user of the connection; closing the connection waits for all permits.
     users: Arc<Semaphore>,
+    /// Semaphore without permits. It is closed when the connection is closed for new uses.
+    closing: Semaphore,
     /// Semaphore without permits. It is closed when the connection must end although it is in use.
     force_close: Semaphore,
 }
@@ -171,6 +177,7 @@ impl Slot {
             state: tokio::sync::Mutex::default(),
             status: Mutex::new(status),
             users,
+            closing: Semaphore::new(0),
             force_close: Semaphore::new(0),
         })
     }
@@ -256,6 +263,7 @@ impl ConnectionPool {
             events,
             on_list_changed,
             on_denied: Arc::new(|_, _, _| ()),
+            on_resource_updated: Arc::new(|_, _, _, _| ()),
             processes,
             hub_secrets: None,
             slots: Mutex::default(),
@@ -274,6 +282,12 @@ impl ConnectionPool {
     #[must_use]
     pub fn on_denied(self, denied: OnDenied) -> Self {
         ConnectionPool { on_denied: denied, ..self }
+    }
+
+    /// Sets the callback for updates of resources.
+    #[must_use]
+    pub fn on_resource_updated(self, updated: OnResourceUpdated) -> Self {
+        ConnectionPool { on_resource_updated: updated, ..self }
     }
 
     /// Returns the pooled connection of this subject to this server, and opens it if necessary. Fails during the
@@ -331,6 +345,8 @@ impl ConnectionPool {
         let trying = ConnectAttempt::start(self, &key, &slot);
         let (callback, tenant, id) = (self.on_list_changed.clone(), key.tenant, key.server);
         let changed = move |changed| callback(tenant, id, changed);
+        let (callback, subject) = (self.on_resource_updated.clone(), key.subject);
+        let updated = move |uri: String| callback(tenant, subject, id, &uri);
         let proof = credential.map(|credential| &credential.proof);
         let redactor = Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref()));
         let egress = self.egress(actor, server.id);
@@ -339,7 +355,7 @@ impl ConnectionPool {
             (status.egress, status.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
         }
         // Boxed, as its state is large and every call has this future.
-        let open = Box::pin(open::open(server, proof, &redactor, &egress, &self.processes, changed));
+        let open = Box::pin(open::open(server, proof, &redactor, &egress, &self.processes, changed, updated));
         let opened = tokio::select! {
             opened = open => opened,
             _ = slot.force_close.acquire() => Err(server_changed_error()),
@@ -442,7 +458,7 @@ impl ConnectionPool {
             Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref())),
             self.egress(actor, server.id),
         );
-        open::open(server, proof, &redactor, &egress, &self.processes, |_| {}).await
+        open::open(server, proof, &redactor, &egress, &self.processes, |_| {}, |_| {}).await
     }
 
     /// Returns the egress policy for connections of an actor to a server.

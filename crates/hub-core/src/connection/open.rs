@@ -12,7 +12,9 @@ use linchpin::{CallError, Client, ClientBuilder, ClientError};
 use super::{AuthMaterial, ConnectionPool, Processes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::secrets::redact::Redactor;
-use crate::server::{Authentication, ConnectionLimits, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport};
+use crate::server::{
+    Authentication, ConnectionLimits, CredentialMode, ProgramSpec, RemoteEndpoint, Server, Transport,
+};
 use crate::text::escape_invisible;
 
 /// Delay before the first retry of a request to a server; it doubles with each retry.
@@ -27,7 +29,8 @@ pub(crate) fn backoff(attempts: u8) -> Duration {
     RETRY_DELAY * (1 << attempts.min(5))
 }
 
-/// Opens a connection of the hub to a server. `changed` is called when the server's lists change.
+/// Opens a connection of the hub to a server. `changed` is called when the server's lists change, `updated` when a
+/// resource changes to which the connection is subscribed.
 pub(super) async fn open(
     server: &Server,
     proof: Option<&AuthMaterial>,
@@ -35,12 +38,13 @@ pub(super) async fn open(
     egress: &Egress,
     processes: &Processes,
     changed: impl Fn(ListChanged) + Clone + Send + Sync + 'static,
+    updated: impl Fn(String) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
     let mut attempts = 0;
     loop {
         let builder = builder(server, proof, egress, processes, redactor)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
-        let builder = builder.on_list_changed(changed.clone());
+        let builder = builder.on_list_changed(changed.clone()).on_resource_updated(updated.clone());
         let builder = with_limits(builder, &server.settings.limits);
         let builder = match server.settings.revision {
             Some(revision) => builder.revisions([revision]),

@@ -166,14 +166,14 @@ async fn what_nobody_uses_is_ended() {
     assert_eq!(stage.connections.status(ADA, stage.server.id), ConnectionStatus::Connected);
     assert_eq!(stage.connections.status(BOB, stage.server.id), ConnectionStatus::Disconnected);
     stage.advance(599);
-    stage.connections.close_idle();
+    stage.connections.close_idle(Duration::from_mins(10));
     stage.get(actor(ADA, 1)).await.unwrap();
     stage.advance(599);
-    stage.connections.close_idle();
+    stage.connections.close_idle(Duration::from_mins(10));
     stage.get(actor(ADA, 1)).await.unwrap();
     assert_eq!(stage.opened_connections(), 1, "the connection was used in between");
     stage.advance(600);
-    stage.connections.close_idle();
+    stage.connections.close_idle(Duration::from_mins(10));
     assert_eq!(stage.connections.status(ADA, stage.server.id), ConnectionStatus::Disconnected);
     let client = stage.get(actor(ADA, 1)).await.unwrap();
     stage.connections.close_server(ADA, stage.server.id);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::calls::cancel::CANCEL_EVENT;
+use super::registry::tools::sync_schedule::SyncSchedule;
 use super::{Hub, event_payloads};
 use crate::actor::Subject;
 use crate::error::{Error, Result};
@@ -30,7 +30,8 @@ impl Hub {
     pub async fn run(self: Arc<Self>, end: impl Future<Output = ()>) {
         let mut ticks = interval(TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut end, mut count, mut synced) = (std::pin::pin!(end), 0_u64, self.context.platform.now());
+        let (mut end, mut count) = (std::pin::pin!(end), 0_u64);
+        let mut schedule = SyncSchedule::new(self.context.platform.now());
         let mut subscription = self.context.events.subscribe_all();
         // Tools may have changed while no hub was running.
         for tenant in log_failure(self.context.store.tenants().await).unwrap_or_default() {
@@ -41,12 +42,16 @@ impl Hub {
                 () = &mut end => break,
                 () = self.registry.sync_requested() => self.start_due_syncs(),
                 event = subscription.next() => {
+                    // After lost events, the servers may have changed.
+                    if event.as_ref().map_or(true, |event| event.kind == event_payloads::SERVER_EVENT) {
+                        schedule.examine_again();
+                    }
                     if let Ok(event) = event {
                         self.handle_cluster_event(&event);
                     }
                 }
                 _ = ticks.tick() => {
-                    self.tick(count, &mut synced).await;
+                    self.tick(count, &mut schedule).await;
                     count += 1;
                 }
             }
@@ -87,7 +92,7 @@ impl Hub {
 
     /// Runs the periodic background jobs of the hub once. A failure for one tenant affects neither the other tenants
     /// nor the other jobs.
-    async fn tick(self: &Arc<Self>, count: u64, synced: &mut Timestamp) {
+    async fn tick(self: &Arc<Self>, count: u64, schedule: &mut SyncSchedule) {
         self.start_due_syncs();
         self.calls.resolve_uncertain_starts().await;
         self.calls.flush_deferred().await;
@@ -96,12 +101,13 @@ impl Hub {
         self.upstream.close_idle();
         self.check_connections();
         let now = self.context.platform.now();
-        let is_due = now.duration_since(*synced)
-            >= jiff::SignedDuration::try_from(self.context.options.sync_interval).unwrap_or_default();
+        let Some(tenants) = log_failure(self.context.store.tenants().await) else { return };
+        let sync_interval = self.context.limits().sync_interval;
+        let is_due = schedule.is_due(now, sync_interval);
         if is_due {
-            *synced = now;
+            schedule.begin(sync_interval);
         }
-        for tenant in log_failure(self.context.store.tenants().await).unwrap_or_default() {
+        for tenant in tenants {
             log_failure(self.calls.expire_approvals(tenant).await);
             log_failure(self.calls.recover_calls(tenant).await);
             if count.is_multiple_of(EXPIRE_RULES_TICKS) {
@@ -120,17 +126,21 @@ impl Hub {
                 log_failure(self.upstream.prune_sign_ins(tenant).await);
             }
             if is_due {
-                log_failure(self.registry.schedule_all_syncs(tenant).await);
+                log_failure(self.registry.schedule_due_syncs(tenant, now, schedule).await);
             }
         }
     }
 
-    /// Handles requests that users sent to another hub: stops a call, and closes the connections of a logged-out user.
+    /// Handles changes that users make, also at another hub: stops a call, closes the connections of a logged-out user,
+    /// and ends the subscriptions of a subject whose session or token has ended.
     fn handle_cluster_event(&self, event: &Event) {
         if event.kind == event_payloads::SESSION_EVENT
             && let Some(user) = event.body["user"].as_str().and_then(|user| user.parse().ok())
         {
             self.upstream.close_subject(event.tenant, Subject::User(user));
+        }
+        if let Some(subject) = event_payloads::subject_without_access(event) {
+            self.calls.end_subscriptions(event.tenant, subject);
         }
         if event.kind == CANCEL_EVENT
             && let Some(call) = event.body["call"].as_str().and_then(|call| call.parse().ok())

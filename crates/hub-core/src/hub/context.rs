@@ -1,13 +1,13 @@
 //! Context that all components of the hub share: platform, store, keys, events, options, task sets and the shutdown
 //! signal, with the helpers that read and commit documents.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::HubOptions;
+use super::{HubLimits, HubOptions};
 use crate::actor::Actor;
 use crate::audit::AuditEntry;
 use crate::error::{self, Error, Result};
@@ -31,6 +31,7 @@ pub(in crate::hub) struct HubContext {
     pub(in crate::hub) keys: Arc<KeyRing>,
     pub(in crate::hub) events: EventLog,
     pub(in crate::hub) options: HubOptions,
+    pub(super) limits: Mutex<HubLimits>,
     /// Number of changes of the cached documents: what is derived from them is valid for one generation.
     pub(in crate::hub) generation: Generation,
     /// Work that finishes even if its caller is dropped.
@@ -58,12 +59,14 @@ impl HubContext {
             None => platform,
         };
         let keys = Arc::new(KeyRing::new(store.clone(), platform.clone(), keys));
+        let limits = Mutex::new(options.limits);
         HubContext {
             platform,
             store,
             keys,
             events,
             options,
+            limits,
             generation,
             tasks: Arc::default(),
             commits,

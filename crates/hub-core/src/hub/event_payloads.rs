@@ -4,12 +4,19 @@
 use serde_json::json;
 
 use crate::actor::Subject;
-use crate::events::NewEvent;
+use crate::events::{Event, NewEvent};
 use crate::id::{AgentId, ApprovalId, ApprovalRuleId, CallId, ServerId, UserId};
 use crate::store::{ApprovalStatus, CallStatus};
 
 /// Kind of the event for ended sessions.
 pub(super) const SESSION_EVENT: &str = "session";
+
+/// Kind of the event for ended tokens.
+pub(super) const TOKEN_EVENT: &str = "token";
+/// Kind of the event for changed users.
+pub(super) const USER_EVENT: &str = "user";
+/// Kind of the event for changed servers.
+pub(super) const SERVER_EVENT: &str = "server";
 
 /// Creates the event of a changed call status.
 pub(super) fn call(id: CallId, server: ServerId, tool: &str, status: CallStatus) -> NewEvent {
@@ -28,7 +35,7 @@ pub(super) fn approval_rule(id: ApprovalRuleId, agent: AgentId, change: &str) ->
 
 /// Creates the event of a changed server.
 pub(super) fn server(id: ServerId, change: &str) -> NewEvent {
-    NewEvent::new("server", json!({ "server": id, "change": change }))
+    NewEvent::new(SERVER_EVENT, json!({ "server": id, "change": change }))
 }
 
 /// Creates the event of a changed agent.
@@ -38,7 +45,12 @@ pub(super) fn agent(id: AgentId) -> NewEvent {
 
 /// Creates the event of a changed user.
 pub(super) fn user(id: UserId) -> NewEvent {
-    NewEvent::new("user", json!({ "user": id }))
+    NewEvent::new(USER_EVENT, json!({ "user": id }))
+}
+
+/// Creates an event of a resource subscription, such as `resource.updated`.
+pub(super) fn resource(kind: &'static str, server: ServerId, uri: &str, subject: Subject) -> NewEvent {
+    NewEvent::new(kind, json!({ "server": server, "uri": uri, "subject": subject.to_string() }))
 }
 
 /// Creates the event that sessions of a user have ended: open streams check whether theirs is one of them.
@@ -48,5 +60,14 @@ pub(super) fn sessions(user: UserId) -> NewEvent {
 
 /// Creates the event that tokens of a subject have ended: open streams check whether theirs is one of them.
 pub(super) fn tokens(owner: Subject) -> NewEvent {
-    NewEvent::new("token", json!({ "owner": owner.to_string() }))
+    NewEvent::new(TOKEN_EVENT, json!({ "owner": owner.to_string() }))
+}
+
+/// Returns the user or agent whose session or token has ended, or the user that has changed, if an event reports that.
+pub(super) fn subject_without_access(event: &Event) -> Option<Subject> {
+    match &*event.kind {
+        SESSION_EVENT | USER_EVENT => Some(Subject::User(event.body["user"].as_str()?.parse().ok()?)),
+        TOKEN_EVENT => event.body["owner"].as_str()?.parse().ok(),
+        _ => None,
+    }
 }

@@ -6,6 +6,7 @@ mod background;
 mod calls;
 mod context;
 mod event_payloads;
+mod hub_limits;
 mod identity;
 mod registry;
 mod restore;
@@ -26,7 +27,6 @@ use self::registry::tools::sync_queue::SyncQueue;
 use crate::actor::Actor;
 use crate::audit::AuditSigner;
 use crate::audit::head_file::HeadFile;
-use crate::bounded_result;
 use crate::connection::Processes;
 use crate::error::{self, Error, Result};
 use crate::events::EventLog;
@@ -34,9 +34,11 @@ use crate::id::{TenantId, UserId};
 use crate::platform::Platform;
 use crate::store::{Batch, Document, DocumentKey, DocumentKind, Store, StoreChange};
 use crate::task_set::TaskSet;
+use crate::telemetry::SpanContextOf;
 use crate::vault::KeyFile;
 use crate::vault::key_ring::RotationSummary;
 
+pub use audit::query::AuditQuery;
 pub use audit::retention::Retention;
 pub use audit::verify::{AuditFiles, AuditVerification, list_segments, verify};
 pub use audit::{Audit, AuditView, last_checkpoint};
@@ -47,6 +49,7 @@ pub use calls::metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use calls::records::CallView;
 pub use calls::resources_prompts::FeatureList;
 pub use calls::rules::{ApprovalRuleFilter, ApprovalRuleView, NewApprovalRule};
+pub use hub_limits::HubLimits;
 pub use identity::login_links::LoginLink;
 pub use identity::{Identity, agents, sessions, tokens, users};
 pub use registry::Registry;
@@ -55,9 +58,11 @@ pub use registry::tools::export::ProviderFormat;
 pub use registry::tools::listing::usable_tools;
 pub use registry::tools::sync::SyncReport;
 pub use registry::tools::{ToolFilter, ToolView};
-pub use registry::views::{ServerFilter, ServerView};
+pub use registry::views::{ConnectReport, ServerFilter, ServerOffers, ServerView};
 pub use upstream::connect::ProbeReport;
 pub use upstream::credentials::CredentialView;
+pub use upstream::server_info::{OfferedFeatures, ServerInfo};
+pub use upstream::subscriptions::SubscriptionView;
 pub use upstream::{Upstream, oauth};
 
 /// Id of the built-in tenant, which exists in every hub.
@@ -65,17 +70,15 @@ pub const LOCAL: TenantId = TenantId::from_u128(1);
 /// Id of the built-in user of the built-in tenant.
 pub const LOCAL_USER: UserId = UserId::from_u128(1);
 
-/// Settings of a hub, such as result size limit, retention and audit files.
+/// Settings of a hub, such as limits, retention and audit files.
 #[derive(Debug, Clone)]
 pub struct HubOptions {
-    /// Maximum size in bytes of a tool result; a larger one is truncated.
-    pub result_limit: usize,
+    /// Limits at startup.
+    pub limits: HubLimits,
     /// Time that a user has to approve or deny a call.
     pub approval_lifetime: Duration,
     /// Retention of call history and audit entries at startup.
     pub retention: Retention,
-    /// Interval between periodic syncs of all servers.
-    pub sync_interval: Duration,
     /// File for audit checkpoints outside the store, so that truncating the store does not remove them as well.
     pub checkpoints: Option<PathBuf>,
     /// File for the signed heads of the audit: beside the keys, outside the data directory.
@@ -86,20 +89,22 @@ pub struct HubOptions {
     pub callback: Option<String>,
     /// How stdio servers are started.
     pub processes: Processes,
+    /// Trace context of the spans that are exported. Upstream servers receive it with calls.
+    pub span_context: Option<SpanContextOf>,
 }
 
 impl Default for HubOptions {
     fn default() -> Self {
         HubOptions {
-            result_limit: bounded_result::DEFAULT_LIMIT,
+            limits: HubLimits::default(),
             approval_lifetime: Duration::from_hours(1),
             retention: Retention { history: Duration::from_hours(30 * 24), audit: None },
-            sync_interval: Duration::from_mins(15),
             checkpoints: None,
             heads: None,
             segments: None,
             callback: None,
             processes: Processes::default(),
+            span_context: None,
         }
     }
 }

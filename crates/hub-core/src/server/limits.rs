@@ -30,17 +30,23 @@ const DEFAULT_MAX_CALL: Duration = Duration::from_mins(10);
 #[serde(default)]
 pub struct ConnectionLimits {
     /// Timeout for starting or reaching the server and agreeing on a revision, in milliseconds. Default: 60,000.
+    #[schemars(range(min = 1_000, max = 600_000))]
     pub open_timeout_ms: Option<u64>,
     /// Idle time after which a stream or response of a remote server counts as lost, in milliseconds. Default: 300,000.
+    #[schemars(range(min = 1_000, max = 3_600_000))]
     pub read_timeout_ms: Option<u64>,
     /// Maximum number of consecutive reconnects of a lost stream of a remote server. Default: 20.
+    #[schemars(range(min = 0, max = 1_000))]
     pub max_reconnects: Option<u32>,
     /// Maximum size of a message of the server, in bytes. Default: 8 MiB.
+    #[schemars(range(min = 65_536, max = 268_435_456))]
     pub max_response_bytes: Option<u64>,
     /// Maximum duration of a call in milliseconds: progress, tasks and open server requests extend the timeout of a
     /// call up to it. Default: 600,000.
+    #[schemars(range(min = 1_000, max = 86_400_000))]
     pub max_call_ms: Option<u64>,
     /// Interval of periodic syncs, in milliseconds. Default: that of the hub.
+    #[schemars(range(min = 60_000, max = 604_800_000))]
     pub sync_interval_ms: Option<u64>,
 }
 

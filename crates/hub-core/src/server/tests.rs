@@ -18,6 +18,8 @@ fn the_least_that_can_be_said() {
         "name": "Files", "description": null, "authentication": {"type": "none"}, "credentials": "shared",
         "timeout_ms": 30_000, "retry_attempts": 3, "enabled": true, "keep_history": true,
         "calls_per_minute": null, "max_concurrent_calls": null, "revision": null,
+        "open_timeout_ms": null, "read_timeout_ms": null, "max_reconnects": null, "max_response_bytes": null,
+        "max_call_ms": null, "sync_interval_ms": null,
     });
     assert_eq!(serde_json::to_value(&draft.settings).unwrap(), expected);
     let Transport::Http(remote) = draft.transport else { panic!("{:?}", draft.transport) };
@@ -32,6 +34,17 @@ fn settings_stored_under_the_former_name_of_a_limit_keep_it() {
     members.insert("calls_at_once".to_owned(), json!(7));
     let settings: ServerSettings = serde_json::from_value(stored).unwrap();
     assert_eq!(settings.max_concurrent_calls, Some(7));
+}
+
+#[test]
+fn a_server_stored_before_it_had_limits_has_the_defaults() {
+    let mut stored = serde_json::to_value(ServerSettings::with_name("Files")).unwrap();
+    stored.as_object_mut().unwrap().retain(|name, _| name == "timeout_ms" || !name.ends_with("_ms"));
+    for name in ["max_reconnects", "max_response_bytes"] {
+        stored.as_object_mut().unwrap().remove(name);
+    }
+    let settings: ServerSettings = serde_json::from_value(stored).unwrap();
+    assert_eq!(settings, ServerSettings::with_name("Files"));
 }
 
 #[test]

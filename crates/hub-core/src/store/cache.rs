@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,8 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::{
-    Approval, ApprovalFilter, Batch, CacheScope, CallFilter, CallRecord, Cluster, Document, DocumentKey,
-    DocumentKind, Invalidation, Page, PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, Batch, CacheScope, CallFilter, CallRecord, Cluster, Document,
+    DocumentKey, DocumentKind, Invalidation, Page, PageRequest, SnapshotItem, Store, StoreChange,
+    StoredDocument,
 };
 use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use crate::error::{Error, Result};
@@ -320,6 +322,16 @@ impl Store for CachedStore {
         limit: usize,
     ) -> Result<Vec<StoredAuditEntry>> {
         self.inner.audit_entries(tenant, after, limit).await
+    }
+
+    async fn find_audit_entries(
+        &self,
+        tenant: TenantId,
+        filter: &AuditFilter,
+        numbers: RangeInclusive<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>> {
+        self.inner.find_audit_entries(tenant, filter, numbers, limit).await
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {

@@ -3,6 +3,7 @@
 //! A [`Batch`] is one transaction: changed documents, the transition of a call, a decision, and their audit entries.
 //! Each change names its precondition; if one fails, nothing of the batch is committed. All writes are batches.
 
+mod audit_filter;
 mod batch;
 mod cache;
 mod call;
@@ -10,10 +11,13 @@ mod cluster;
 mod document;
 mod snapshot;
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{Receiver, Sender};
 
+pub use audit_filter::AuditFilter;
 pub use batch::{Batch, CountedCalls, StoreChange};
 pub use cache::{CachedStore, Generation};
 pub use call::{Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus};
@@ -109,6 +113,16 @@ pub trait Store: Send + Sync + 'static {
         &self,
         tenant: TenantId,
         after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>>;
+
+    /// Lists at most `limit` audit entries that match a filter and have one of these numbers. No index supports the
+    /// filter: the range bounds the number of entries that are read.
+    async fn find_audit_entries(
+        &self,
+        tenant: TenantId,
+        filter: &AuditFilter,
+        numbers: RangeInclusive<u64>,
         limit: usize,
     ) -> Result<Vec<StoredAuditEntry>>;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
-use linchpin_hub_core::hub::{AuditView, Hub};
-use linchpin_hub_core::store::{MAX_PAGE_SIZE, Page};
+use linchpin_hub_core::hub::{AuditQuery, AuditView, Hub};
+use linchpin_hub_core::store::MAX_PAGE_SIZE;
 use linchpin_hub_core::{Actor, Error};
 
 use crate::chunked_body::{Chunk, chunked};
@@ -16,6 +16,18 @@ use crate::request::ApiRequest;
 use crate::response::{json, respond_with};
 
 pub(crate) const POSITION_PARAMETER: [Parameter; 1] = [PAGING[0]];
+pub(crate) const FILTERS: [Parameter; 4] = [
+    Parameter::text(
+        "actor",
+        "Return only entries of this actor: name of a user or agent, user:ID, agent:ID or hub",
+    ),
+    Parameter::text(
+        "action",
+        "Return only entries with this action, or of a group of actions such as `call.`",
+    ),
+    Parameter::time("since", "Return only entries at or after this time"),
+    Parameter::time("until", "Return only entries before this time"),
+];
 
 /// Returns the audit position of a page request: the number of the last entry of the previous page.
 fn position(request: &ApiRequest) -> Result<u64> {
@@ -28,11 +40,13 @@ fn position(request: &ApiRequest) -> Result<u64> {
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
     let (after, limit) = (position(&request)?, request.query.paging().limit);
-    let mut items = request.hub().audit().entries(request.actor()?, after, limit + 1).await?;
-    let has_more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| has_more).map(|last| last.number.to_string());
-    json(&Page { items, next })
+    let query = AuditQuery {
+        actor: request.query.text("actor").map(str::to_owned),
+        action: request.query.text("action").map(str::to_owned),
+        since: request.query.time("since"),
+        until: request.query.time("until"),
+    };
+    json(&request.hub().audit().find(request.actor()?, query, after, limit).await?)
 }
 
 pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {

@@ -1,16 +1,18 @@
 //! REST endpoints of tool calls: start, list and cancel.
 
 use axum::response::Response;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use linchpin_hub_core::Error;
 use linchpin_hub_core::approval_rule::MAX_SESSION_LEN;
 use linchpin_hub_core::hub::{CallRequest, CallView, ToolRef};
 use linchpin_hub_core::id::ServerId;
 use linchpin_hub_core::object_reader::ObjectReader;
 use linchpin_hub_core::store::CallFilter;
+use linchpin_hub_core::trace_context::TraceContext;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
+use crate::middleware::TRACEPARENT;
 use crate::problem::Result;
 use crate::query::Parameter;
 use crate::request::ApiRequest;
@@ -18,6 +20,8 @@ use crate::response::{json, json_with_status, with_location};
 use crate::route::API;
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
+/// Header with vendor-specific data of the trace of the client.
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
 pub(crate) const WAIT_PARAMETER: [Parameter; 1] = [Parameter::flag(
@@ -50,14 +54,18 @@ pub(crate) struct NewCall {
     /// Session or conversation of the caller, which approval rules can be limited to.
     #[schemars(length(min = 1, max = 256))]
     session: Option<String>,
+    /// Name or id of the agent with whose credential the calling user tries the tool. Only for servers with credentials
+    /// per agent.
+    as_agent: Option<String>,
 }
 
 pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let tool = take_tool(&mut form)?;
     let (arguments, session) = (take_arguments(&mut form), take_session(&mut form)?);
+    let as_agent = take_agent(&mut form)?;
     form.finish()?;
-    run_call(&request, CallRequest { tool, arguments, session }).await
+    run_call(&request, CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) }).await
 }
 
 /// Takes the tool from a request body: its qualified name, or its server and upstream name.
@@ -92,8 +100,27 @@ pub(super) fn take_arguments(form: &mut ObjectReader) -> Value {
     form.value("arguments").unwrap_or_else(|| Map::new().into())
 }
 
+/// Takes the agent from a request body with whose credential a user calls a tool.
+pub(super) fn take_agent(form: &mut ObjectReader) -> Result<Option<String>> {
+    Ok(form.string("as_agent", 200)?)
+}
+
+/// Returns the W3C trace context in the headers of a request, if it is valid and there is only one.
+fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all(TRACEPARENT).iter();
+    let parent = parents.next().filter(|_| parents.next().is_none())?;
+    let context = TraceContext::parse(parent.to_str().ok()?)?;
+    let state: std::result::Result<Vec<_>, _> =
+        headers.get_all(TRACESTATE).iter().map(HeaderValue::to_str).collect();
+    Some(match state {
+        Ok(state) if !state.is_empty() => context.with_state(&state.join(",")),
+        _ => context,
+    })
+}
+
 /// Starts a call and returns its outcome, or its current state if the client does not wait.
 pub(super) async fn run_call(request: &ApiRequest, call: CallRequest) -> Result<Response> {
+    let call = CallRequest { trace: trace_context(&request.headers), ..call };
     let prefers = request.headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));

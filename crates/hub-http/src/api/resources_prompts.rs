@@ -1,4 +1,4 @@
-//! REST endpoints that list and read resources and prompts of servers.
+//! REST endpoints that list and read resources and prompts of servers, and subscribe to resources.
 
 use axum::response::Response;
 use linchpin_hub_core::Error;
@@ -6,16 +6,16 @@ use linchpin_hub_core::hub::FeatureList;
 use schemars::JsonSchema;
 use std::collections::BTreeMap;
 
-use crate::paging::page_by_position;
+use crate::paging::{page_by_key, page_by_position};
 use crate::problem::Result;
 use crate::request::ApiRequest;
-use crate::response::json;
+use crate::response::{json, no_content};
 
-/// Request body that reads a resource.
+/// Request body that names a resource.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only describes the request body: it is read field by field")]
-pub(crate) struct ReadResourceRequest {
-    /// URI of the resource to read.
+pub(crate) struct ResourceUri {
+    /// URI of the resource.
     #[schemars(length(min = 1, max = 8_192))]
     uri: String,
 }
@@ -45,11 +45,33 @@ pub(crate) async fn prompts(request: ApiRequest) -> Result<Response> {
     list(request, FeatureList::Prompts).await
 }
 
-pub(crate) async fn read(mut request: ApiRequest) -> Result<Response> {
+/// Takes the URI of a resource from the request body.
+fn take_uri(request: &mut ApiRequest) -> Result<String> {
     let mut form = request.form_body()?;
-    let missing = || Error::invalid("uri", "must be set: the URI of the resource to read");
+    let missing = || Error::invalid("uri", "must be set: the URI of the resource");
     let uri = form.string("uri", 8_192)?.ok_or_else(missing)?;
     form.finish()?;
+    Ok(uri)
+}
+
+pub(crate) async fn subscriptions(request: ApiRequest) -> Result<Response> {
+    let items = request.hub().calls().subscriptions(request.actor()?, request.path("server")).await?;
+    json(&page_by_key(items, &request.query.paging(), |subscription| subscription.uri.clone()))
+}
+
+pub(crate) async fn subscribe(mut request: ApiRequest) -> Result<Response> {
+    let uri = take_uri(&mut request)?;
+    json(&request.hub().calls().subscribe(request.actor()?, request.path("server"), &uri).await?)
+}
+
+pub(crate) async fn unsubscribe(mut request: ApiRequest) -> Result<Response> {
+    let uri = take_uri(&mut request)?;
+    request.hub().calls().unsubscribe(request.actor()?, request.path("server"), &uri).await?;
+    Ok(no_content())
+}
+
+pub(crate) async fn read(mut request: ApiRequest) -> Result<Response> {
+    let uri = take_uri(&mut request)?;
     json(&request.hub().calls().read_resource(request.actor()?, request.path("server"), &uri).await?)
 }
 

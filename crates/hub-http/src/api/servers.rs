@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::response::Response;
 use linchpin_hub_core::hub::{ServerFilter, ServerView};
-use linchpin_hub_core::server::{Authentication, CredentialMode};
+use linchpin_hub_core::server::{Authentication, ConnectionLimits, CredentialMode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -54,6 +54,8 @@ struct ServerFields {
     max_concurrent_calls: Option<u32>,
     /// Protocol revision of the connections to the server. Default: the newest that both sides support.
     revision: Option<String>,
+    #[serde(flatten)]
+    limits: ConnectionLimits,
     /// Whether the server is enabled. Default: true.
     enabled: Option<bool>,
     /// Whether arguments and results of the server's calls remain stored after the calls have finished. Default: true.

@@ -39,6 +39,9 @@ pub(crate) struct CallArguments {
     /// Session or conversation of the caller, which approval rules can be limited to.
     #[schemars(length(min = 1, max = 256))]
     session: Option<String>,
+    /// Name or id of the agent with whose credential the calling user tries the tool. Only for servers with credentials
+    /// per agent.
+    as_agent: Option<String>,
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
@@ -69,7 +72,8 @@ pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
 pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let (arguments, session) = (calls::take_arguments(&mut form), calls::take_session(&mut form)?);
+    let as_agent = calls::take_agent(&mut form)?;
     form.finish()?;
     let tool = ToolRef::Qualified(request.path("tool").to_owned());
-    calls::run_call(&request, CallRequest { tool, arguments, session }).await
+    calls::run_call(&request, CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) }).await
 }

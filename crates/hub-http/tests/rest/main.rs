@@ -22,3 +22,4 @@ mod tools;
 #[path = "../../../hub-store/tests/support/upstream.rs"]
 mod upstream;
 mod users_agents_tokens;
+mod views;

@@ -2,9 +2,9 @@
 
 use axum::Router;
 use axum::response::Redirect;
-use linchpin::Revision;
 use linchpin::server::web::Listener;
-use serde_json::{Value, json};
+use linchpin::{NoArgs, Revision, Tool};
+use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
 use crate::fixture::Site;
@@ -99,6 +99,13 @@ async fn whatever_is_out_of_range_is_named() {
         ("timeout_ms", json!(300_001)),
         ("timeout_ms", json!("30000")),
         ("timeout_ms", json!(1_000.5)),
+        ("open_timeout_ms", json!(999)),
+        ("read_timeout_ms", json!(3_600_001)),
+        ("max_reconnects", json!(1_001)),
+        ("max_response_bytes", json!(65_535)),
+        ("max_call_ms", json!(999)),
+        ("max_call_ms", json!(29_999)),
+        ("sync_interval_ms", json!(59_999)),
         ("retry_attempts", json!(6)),
         ("retry_attempts", json!(-1)),
         ("calls_per_minute", json!(0)),
@@ -227,6 +234,36 @@ async fn resources_and_prompts() {
         .await
         .assert_invalid_field("arguments.message");
     site.get("/servers/nobody/resources").await.assert_problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn limits_are_set_shown_and_removed() {
+    let site = Site::with_server().await;
+    let limits = json!({
+        "open_timeout_ms": 5_000,
+        "read_timeout_ms": 60_000,
+        "max_reconnects": 0,
+        "max_response_bytes": 65_536,
+        "max_call_ms": 60_000,
+        "sync_interval_ms": 120_000,
+    });
+    let shown = async |expected: &Value| {
+        let server = site.get("/servers/up").await.ok();
+        let same = expected.as_object().unwrap().iter().all(|(name, value)| server[name] == *value);
+        assert!(same, "{server}");
+    };
+    site.patch("/servers/up", limits.clone()).await.ok();
+    site.patch("/servers/up", json!({"name": "Other"})).await.ok();
+    shown(&limits).await;
+    let description = "x".repeat(65_536);
+    site.handle.add(Tool::new("large").description(description).handler(|_: NoArgs| async { "a" })).unwrap();
+    let problem = site.post("/servers/up/test", json!({})).await.assert_problem(503, "server_unavailable");
+    assert!(problem["detail"].as_str().unwrap().contains("65536"), "{problem}");
+    let none: Map<_, _> =
+        limits.as_object().unwrap().keys().map(|name| (name.clone(), Value::Null)).collect();
+    site.patch("/servers/up", Value::Object(none.clone())).await.ok();
+    shown(&Value::Object(none)).await;
+    site.post("/servers/up/test", json!({})).await.ok();
 }
 
 #[tokio::test]

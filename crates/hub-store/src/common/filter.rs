@@ -1,10 +1,10 @@
-//! Filters of lists of calls and approvals.
+//! Filters of lists of calls, approvals and audit entries.
 
 use std::fmt::Write as _;
 
 use linchpin_hub_core::id::{ApprovalId, CallId};
 use linchpin_hub_core::store::{
-    ApprovalFilter, ApprovalStatus, CallFilter, CallStatus, MAX_PAGE_SIZE, PageRequest,
+    ApprovalFilter, ApprovalStatus, AuditFilter, CallFilter, CallStatus, MAX_PAGE_SIZE, PageRequest,
 };
 use linchpin_hub_core::{Error, Result};
 
@@ -79,4 +79,33 @@ pub(crate) fn approval_query<'a>(
     query.add("call =", filter.call);
     query.add("decision =", filter.decision.map(ApprovalStatus::name));
     Ok(query)
+}
+
+/// Returns the further conditions of a query for audit entries that match a filter, and adds their values.
+pub(crate) fn audit_conditions<'a>(filter: &'a AuditFilter, values: &mut Vec<Value<'a>>) -> String {
+    let mut sql = String::new();
+    let mut add = |condition: &str, found: &mut dyn Iterator<Item = Value<'a>>| {
+        let marks: Vec<_> = found
+            .map(|value| {
+                values.push(value);
+                format!("${}", values.len())
+            })
+            .collect();
+        if !marks.is_empty() {
+            write!(sql, " AND {condition} ({})", marks.join(", ")).expect("writing to a string never fails");
+        }
+    };
+    add("actor IN", &mut filter.actors.iter().map(Value::from));
+    match filter.action.as_deref().map(|action| (action, action.strip_suffix('.'))) {
+        // `/` follows `.`: the range contains all actions that begin with the group.
+        Some((action, Some(group))) => {
+            add("action >=", &mut std::iter::once(action.into()));
+            add("action <", &mut std::iter::once(format!("{group}/").into()));
+        }
+        Some((action, None)) => add("action =", &mut std::iter::once(action.into())),
+        None => {}
+    }
+    add("at >=", &mut filter.since.map(|at| to_millis(at).into()).into_iter());
+    add("at <", &mut filter.until.map(|at| to_millis(at).into()).into_iter());
+    sql
 }

@@ -2,16 +2,18 @@
 //! archived in a segment file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use linchpin_hub_core::audit::{AuditEntry, ChainHead, StoredAuditEntry};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::MAX_PAGE_SIZE;
+use linchpin_hub_core::store::{AuditFilter, MAX_PAGE_SIZE};
 
 use super::connection::{DbConnection, Values};
 use super::statements::{change, query, query_one};
 use super::{QueryExecutor, StoreFailure, unsupported_character};
 use crate::common::audit::DELETE_CHECKPOINTS;
+use crate::common::filter::audit_conditions;
 use crate::common::refusal::sealed_concurrently;
 use crate::common::rows::{read_entry, read_head};
 use crate::common::{to_integer, to_millis};
@@ -125,6 +127,25 @@ pub(super) async fn entries(
     );
     let limit = to_integer(limit.clamp(1, MAX_PAGE_SIZE) as u64);
     query(db, &sql, &[tenant.into(), to_integer(after).into(), limit.into()], read_entry).await
+}
+
+/// Lists the entries of a range of numbers that match a filter: one scan of that range of the primary key.
+pub(super) async fn find(
+    db: &impl QueryExecutor,
+    tenant: TenantId,
+    filter: &AuditFilter,
+    numbers: &RangeInclusive<u64>,
+    limit: usize,
+) -> Result<Vec<StoredAuditEntry>> {
+    let limit = to_integer(limit.clamp(1, MAX_PAGE_SIZE) as u64);
+    let (first, last) = (to_integer(*numbers.start()), to_integer(*numbers.end()));
+    let mut values = vec![tenant.into(), first.into(), last.into(), limit.into()];
+    let conditions = audit_conditions(filter, &mut values);
+    let sql = format!(
+        "SELECT {ENTRY_COLUMNS} FROM audit WHERE tenant = $1 AND number BETWEEN $2 AND $3{conditions}
+         ORDER BY number LIMIT $4"
+    );
+    query(db, &sql, &values, read_entry).await
 }
 
 /// Removes sealed entries and their checkpoints.

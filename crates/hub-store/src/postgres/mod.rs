@@ -16,6 +16,7 @@ mod tls;
 mod writer;
 
 use std::error::Error as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -24,8 +25,8 @@ use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::platform::Platform;
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind, Page,
-    PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind,
+    Page, PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -284,6 +285,16 @@ impl Store for Postgres {
         limit: usize,
     ) -> Result<Vec<StoredAuditEntry>> {
         Ok(audit::entries(&self.0, tenant, after, limit).await?)
+    }
+
+    async fn find_audit_entries(
+        &self,
+        tenant: TenantId,
+        filter: &AuditFilter,
+        numbers: RangeInclusive<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>> {
+        Ok(audit::find(&self.0, tenant, filter, &numbers, limit).await?)
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {

@@ -1,16 +1,18 @@
-//! Audit table of the `SQLite` store: entries are appended and never changed, and removed only after they were archived in a
-//! segment file. The position of an entry consists of the
-//! number of its tenant and its own number.
+//! Audit table of the `SQLite` store: entries are appended and never changed, and removed only after they were archived
+//! in a segment file. The position of an entry consists of the number of its tenant and its own number.
+
+use std::ops::RangeInclusive;
 
 use linchpin_hub_core::audit::{ChainHead, StoredAuditEntry};
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::MAX_PAGE_SIZE;
+use linchpin_hub_core::store::{AuditFilter, MAX_PAGE_SIZE};
 use linchpin_hub_core::{Error, Result};
 use rusqlite::Connection;
 
 use super::errors::database_error;
 use super::statements::{execute, query, query_one};
 use crate::common::audit::DELETE_CHECKPOINTS;
+use crate::common::filter::audit_conditions;
 use crate::common::refusal::sealed_concurrently;
 use crate::common::rows::{read_entry, read_head};
 use crate::common::value::Value;
@@ -67,6 +69,25 @@ pub(super) fn entries(
     let limit = to_integer(limit.clamp(1, MAX_PAGE_SIZE) as u64);
     let values = [position(tenant, after).into(), position(tenant + 1, 0).into(), limit.into()];
     query(db, SELECT_ENTRIES, &values, |row| read_entry(row))
+}
+
+/// Lists the entries of a range of numbers that match a filter: one scan of that range of the primary key.
+pub(super) fn find(
+    db: &Connection,
+    tenant: i64,
+    filter: &AuditFilter,
+    numbers: &RangeInclusive<u64>,
+    limit: usize,
+) -> Result<Vec<StoredAuditEntry>> {
+    let limit = to_integer(limit.clamp(1, MAX_PAGE_SIZE) as u64);
+    let (first, last) = (position(tenant, *numbers.start()), position(tenant, *numbers.end()));
+    let mut values = vec![first.into(), last.into(), limit.into()];
+    let conditions = audit_conditions(filter, &mut values);
+    let sql = format!(
+        "SELECT {ENTRY_COLUMNS} FROM audit WHERE position BETWEEN $1 AND $2{conditions}
+         ORDER BY position LIMIT $3"
+    );
+    query(db, &sql, &values, |row| read_entry(row))
 }
 
 /// Removes sealed entries and their checkpoints.

@@ -13,6 +13,7 @@ mod statements;
 mod tenants;
 mod writer;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ use jiff::Timestamp;
 use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, CallFilter, CallRecord, DocumentKey, DocumentKind, Page, PageRequest,
-    SnapshotItem, Store, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, Batch, CallFilter, CallRecord, DocumentKey, DocumentKind, Page,
+    PageRequest, SnapshotItem, Store, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result};
 use rusqlite::Connection;
@@ -164,6 +165,17 @@ impl Store for Sqlite {
         limit: usize,
     ) -> Result<Vec<StoredAuditEntry>> {
         self.db.scan(move |db| audit::entries(db, number(db, tenant)?, after, limit)).await
+    }
+
+    async fn find_audit_entries(
+        &self,
+        tenant: TenantId,
+        filter: &AuditFilter,
+        numbers: RangeInclusive<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>> {
+        let filter = filter.clone();
+        self.db.scan(move |db| audit::find(db, number(db, tenant)?, &filter, &numbers, limit)).await
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {

@@ -184,11 +184,10 @@ async fn questions_and_answers_survive_the_end_of_the_hub() {
 #[tokio::test]
 async fn what_was_under_way_is_not_known_to_have_been_done() {
     let stage = Stage::new().await;
-    let wanted = linchpin_hub_core::hub::CallRequest {
-        tool: linchpin_hub_core::hub::ToolRef::Qualified("mcp_up__wait".into()),
-        arguments: json!({}),
-        session: None,
-    };
+    let wanted = linchpin_hub_core::hub::CallRequest::new(
+        linchpin_hub_core::hub::ToolRef::Qualified("mcp_up__wait".into()),
+        json!({}),
+    );
     let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     stage.upstream.started.notified().await;
     let (hub, _) = open(&stage.folder, stage.clock.clone());
@@ -258,8 +257,7 @@ async fn a_hundred_calls_wait_however_many_are_made_at_once() {
     for _ in 0..150 {
         let hub = stage.hub.clone();
         let tool = linchpin_hub_core::hub::ToolRef::Qualified("mcp_up__echo".into());
-        let wanted =
-            linchpin_hub_core::hub::CallRequest { tool, arguments: json!({"message": "a"}), session: None };
+        let wanted = linchpin_hub_core::hub::CallRequest::new(tool, json!({"message": "a"}));
         all.spawn(async move { hub.calls().call_tool(agent, wanted, false).await });
     }
     let (waiting, refused): (Vec<_>, Vec<_>) = all.join_all().await.into_iter().partition(Result::is_ok);

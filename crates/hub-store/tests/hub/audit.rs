@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use linchpin_hub_core::ErrorKind;
 use linchpin_hub_core::audit::Damage;
-use linchpin_hub_core::hub::AuditVerification;
+use linchpin_hub_core::hub::{AuditQuery, AuditVerification};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -128,4 +129,52 @@ async fn a_checkpoint_that_was_cut_off_hides_no_other() {
         &format!("DELETE FROM checkpoints; DELETE FROM audit WHERE number = {}", found.entries),
     );
     assert_eq!(verified(&stage).await.first_bad_entry, Some(found.entries));
+}
+
+#[tokio::test]
+async fn entries_are_found_by_actor_action_and_time() {
+    let stage = Stage::new().await;
+    let user = local_user(ADA);
+    stage.hub.identity().ensure_local_user().await.unwrap();
+    let agent = stage.agent("Reader", "auto", &[]).await;
+    stage.call(user, "echo", json!({"message": "a"})).await.unwrap();
+    stage.clock.advance(60);
+    let later = stage.hub.registry().server(user, "up").await.unwrap();
+    let since = linchpin_hub_core::Platform::now(&*stage.clock);
+    stage.call(agent, "echo", json!({"message": "b"})).await.unwrap();
+    let find = async |query: AuditQuery, after, limit| {
+        stage.hub.audit().find(user, query, after, limit).await.unwrap()
+    };
+    let actions = |page: &linchpin_hub_core::store::Page<linchpin_hub_core::hub::AuditView>| {
+        page.items.iter().map(|entry| entry.action.clone()).collect::<Vec<_>>()
+    };
+    let of = |actor: &str| AuditQuery { actor: Some(actor.to_owned()), ..AuditQuery::default() };
+    for actor in ["Reader".to_owned(), agent.subject().to_string()] {
+        let page = find(of(&actor), 0, 50).await;
+        assert_eq!(actions(&page), ["call.intent", "call.finished"]);
+        let [intent, _] = &page.items[..] else { panic!("{page:?}") };
+        assert_eq!(intent.actor_name.as_deref(), Some("Reader"));
+        assert_eq!((&*intent.names["server"], page.next), (&*later.slug, None));
+    }
+    let calls = AuditQuery { action: Some("call.".to_owned()), ..AuditQuery::default() };
+    assert_eq!(find(calls.clone(), 0, 50).await.items.len(), 4);
+    let page = find(calls.clone(), 0, 3).await;
+    let rest = find(calls.clone(), page.next.unwrap().parse().unwrap(), 3).await;
+    assert_eq!((page.items.len(), actions(&rest), rest.next), (3, vec!["call.finished".to_owned()], None));
+    let group = AuditQuery { action: Some("call".to_owned()), ..AuditQuery::default() };
+    assert!(find(group, 0, 50).await.items.is_empty(), "without `.` it is the name of an action");
+    for (query, count) in [
+        (AuditQuery { since: Some(since), ..calls.clone() }, 2),
+        (AuditQuery { until: Some(since), ..calls.clone() }, 2),
+        (AuditQuery { since: Some(since), until: Some(since), ..calls }, 0),
+    ] {
+        assert_eq!(find(query, 0, 50).await.items.len(), count);
+    }
+    assert!(!find(of("hub"), 0, 50).await.items.is_empty());
+    let error = stage.hub.audit().find(user, of("Writer"), 0, 50).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some("actor")));
+    assert!(
+        stage.hub.audit().find(agent, AuditQuery::default(), 0, 50).await.is_err(),
+        "agents read no audit"
+    );
 }

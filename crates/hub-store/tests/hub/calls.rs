@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use linchpin::egress::Egress;
 use linchpin_hub_core::ErrorKind;
-use linchpin_hub_core::hub::{CallRequest, Hub, HubOptions, ServerFilter, ToolFilter, ToolRef};
+use linchpin_hub_core::hub::{CallRequest, Hub, HubLimits, HubOptions, ServerFilter, ToolFilter, ToolRef};
 use linchpin_hub_core::id::CallId;
 use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::store::{Batch, CallFilter, CallRecord, CallStatus, PageRequest, StoreChange};
@@ -67,6 +67,9 @@ async fn failures_have_their_names() {
     assert_eq!(call.status, CallStatus::Success);
     assert!(call.warning.unwrap().contains("truncated to 200000"));
     assert!(call.result.unwrap().to_string().len() < 201_000);
+    stage.hub.set_limits(HubLimits { result_bytes: 2_000, ..HubLimits::default() });
+    let call = stage.call(local_user(ADA), "big", json!({"bytes": 3_000})).await.unwrap();
+    assert!(call.warning.unwrap().contains("truncated to 2000"), "the limit applies to the next result");
     // More than the connection accepts.
     let call = stage.call(local_user(ADA), "big", json!({"bytes": 50_000_000})).await.unwrap();
     assert_ne!(call.status, CallStatus::Success);
@@ -79,11 +82,7 @@ async fn failures_have_their_names() {
 async fn a_call_under_way_is_given_up() {
     let stage = Stage::new().await;
     let hub = stage.hub.clone();
-    let wanted = CallRequest {
-        tool: ToolRef::Upstream { server: "up".into(), tool: "wait".into() },
-        arguments: json!({}),
-        session: None,
-    };
+    let wanted = CallRequest::new(ToolRef::Upstream { server: "up".into(), tool: "wait".into() }, json!({}));
     let call = hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     assert_eq!(call.status, CallStatus::Running);
     stage.upstream.started.notified().await;
@@ -97,8 +96,7 @@ async fn a_call_under_way_is_given_up() {
 #[tokio::test]
 async fn whoever_asked_may_leave() {
     let stage = Stage::new().await;
-    let wanted =
-        CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}), session: None };
+    let wanted = CallRequest::new(ToolRef::Qualified("mcp_up__wait".into()), json!({}));
     let mut call = Box::pin(stage.hub.calls().call_tool(local_user(ADA), wanted, true));
     tokio::select! {
         _ = &mut call => panic!("the tool was not released"),
@@ -199,11 +197,7 @@ async fn an_agent_sees_and_calls_what_it_was_given_and_nothing_else() {
         ErrorKind::NotFound
     );
     let before = stage.upstream.ran.load(Ordering::SeqCst);
-    let wanted = CallRequest {
-        tool: ToolRef::Qualified("mcp_up__echo".into()),
-        arguments: json!({"message": "a"}),
-        session: None,
-    };
+    let wanted = CallRequest::new(ToolRef::Qualified("mcp_up__echo".into()), json!({"message": "a"}));
     assert_eq!(
         stage.hub.calls().call_tool(local_user(BOB), wanted, true).await.unwrap_err().kind(),
         ErrorKind::NotFound
@@ -259,19 +253,14 @@ async fn what_is_under_way_when_the_hub_ends_is_said_to_be_unknown() {
     let stage = Stage::new().await;
     // The call ends at the timeout of its server, within a second.
     stage.hub.registry().update_server(local_user(ADA), "up", json!({"timeout_ms": 1_000})).await.unwrap();
-    let wanted =
-        CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}), session: None };
+    let wanted = CallRequest::new(ToolRef::Qualified("mcp_up__wait".into()), json!({}));
     let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     stage.upstream.started.notified().await;
     stage.hub.shutdown().await;
     let call = stage.hub.calls().call(local_user(ADA), call.id).await.unwrap();
     assert_eq!(call.status, CallStatus::Unknown);
     assert!(call.error.unwrap().starts_with("no response within 1s"));
-    let wanted = CallRequest {
-        tool: ToolRef::Qualified("mcp_up__echo".into()),
-        arguments: json!({"message": "late"}),
-        session: None,
-    };
+    let wanted = CallRequest::new(ToolRef::Qualified("mcp_up__echo".into()), json!({"message": "late"}));
     let error = stage.hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap_err();
     assert_eq!((error.code(), stage.upstream.ran()), ("shutting_down", 0));
 }
@@ -306,7 +295,7 @@ async fn without_room_nothing_is_called_and_with_it_everything_goes_on() {
     let hub = Arc::new(Hub::new(stage.clock.clone(), store, keys, Egress::default(), HubOptions::default()));
     let call = || {
         let tool = ToolRef::Qualified("mcp_up__echo".to_owned());
-        let wanted = CallRequest { tool, arguments: json!({ "message": "x".repeat(50_000) }), session: None };
+        let wanted = CallRequest::new(tool, json!({ "message": "x".repeat(50_000) }));
         hub.calls().call_tool(local_user(ADA), wanted, true)
     };
     let mut made = 0;

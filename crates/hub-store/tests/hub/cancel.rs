@@ -22,8 +22,7 @@ struct WaitingCaller {
 impl WaitingCaller {
     async fn new(stage: &Stage, agent: Actor, tool: &str, arguments: Value) -> Self {
         let mut watching = stage.hub.events().subscribe(ADA, None);
-        let wanted =
-            CallRequest { tool: ToolRef::Qualified(format!("mcp_up__{tool}")), arguments, session: None };
+        let wanted = CallRequest::new(ToolRef::Qualified(format!("mcp_up__{tool}")), arguments);
         let hub = stage.hub.clone();
         let answer = BackgroundTask::new(async move { hub.calls().call_tool(agent, wanted, true).await });
         loop {

@@ -47,11 +47,7 @@ impl TwoHubs {
     async fn start_call(&self) -> (CallId, BackgroundTask<Result<CallView>>) {
         let mut watching = self.other.events().subscribe(ADA, None);
         let hub = self.one.clone();
-        let wanted = CallRequest {
-            tool: ToolRef::Qualified("mcp_up__wait".to_owned()),
-            arguments: json!({}),
-            session: None,
-        };
+        let wanted = CallRequest::new(ToolRef::Qualified("mcp_up__wait".to_owned()), json!({}));
         let answer =
             BackgroundTask::new(async move { hub.calls().call_tool(local_user(ADA), wanted, true).await });
         notified(&self.upstream.started).await;

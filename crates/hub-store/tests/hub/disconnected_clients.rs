@@ -223,8 +223,7 @@ fn is_user(asked: &StoreRequest<'_>) -> bool {
 async fn an_outcome_is_stored_without_looking_up_the_caller() {
     let (stage, store) = Stage::gated().await;
     stage.hub.identity().ensure_local_user().await.unwrap();
-    let wanted =
-        CallRequest { tool: ToolRef::Qualified("mcp_up__wait".into()), arguments: json!({}), session: None };
+    let wanted = CallRequest::new(ToolRef::Qualified("mcp_up__wait".into()), json!({}));
     let call = stage.hub.calls().call_tool(local_user(ADA), wanted, false).await.unwrap();
     let gate = store.hold(is_user);
     stage.upstream.release.notify_one();

@@ -1,5 +1,6 @@
 //! Store with injected faults: tests hold requests back, lose them, or leave their commit uncertain.
 
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -8,8 +9,8 @@ use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::events::EventLog;
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind, Page,
-    PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind,
+    Page, PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result};
 use tokio::sync::Notify;
@@ -253,6 +254,16 @@ impl Store for FaultyStore {
         limit: usize,
     ) -> Result<Vec<StoredAuditEntry>> {
         self.inner.audit_entries(tenant, after, limit).await
+    }
+
+    async fn find_audit_entries(
+        &self,
+        tenant: TenantId,
+        filter: &AuditFilter,
+        numbers: RangeInclusive<u64>,
+        limit: usize,
+    ) -> Result<Vec<StoredAuditEntry>> {
+        self.inner.find_audit_entries(tenant, filter, numbers, limit).await
     }
 
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {

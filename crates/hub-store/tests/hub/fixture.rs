@@ -229,19 +229,14 @@ impl Stage {
 
     pub(crate) async fn call(&self, actor: Actor, tool: &str, arguments: Value) -> Result<CallView> {
         let tool = ToolRef::Qualified(format!("mcp_up__{tool}"));
-        let call = self.hub.calls().call_tool(actor, CallRequest { tool, arguments, session: None }, true);
+        let call = self.hub.calls().call_tool(actor, CallRequest::new(tool, arguments), true);
         tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap()
     }
 
     /// Makes a call that waits for approval.
     pub(crate) async fn ask(&self, actor: Actor, tool: &str, arguments: Value) -> (CallView, ApprovalId) {
         let tool = ToolRef::Qualified(format!("mcp_up__{tool}"));
-        let call = self
-            .hub
-            .calls()
-            .call_tool(actor, CallRequest { tool, arguments, session: None }, false)
-            .await
-            .unwrap();
+        let call = self.hub.calls().call_tool(actor, CallRequest::new(tool, arguments), false).await.unwrap();
         assert_eq!(call.status, CallStatus::Pending);
         let approval = call.approval.unwrap();
         (call, approval)

@@ -3,6 +3,7 @@
 
 mod approval_rules;
 mod approvals;
+mod as_agent;
 mod audit;
 mod audit_heads;
 mod background_loop;
@@ -30,12 +31,15 @@ mod oauth_misbehaviour;
 mod rejections;
 mod resources_prompts;
 mod segments;
+mod server_info;
 mod snapshots;
 mod statuses;
+mod subscriptions;
 mod sync;
 mod tasks;
 mod tenants;
 mod tools;
+mod trace_context;
 mod uncertain_commits;
 #[path = "../support/upstream.rs"]
 mod upstream;

@@ -62,7 +62,7 @@ pub(crate) async fn greet(stage: &Stage, actor: Actor) -> CallView {
 
 pub(crate) async fn call(hub: &Arc<Hub>, actor: Actor, tool: &str) -> CallView {
     let tool = ToolRef::Upstream { server: "guarded".into(), tool: tool.into() };
-    let wanted = CallRequest { tool, arguments: json!({}), session: None };
+    let wanted = CallRequest::new(tool, json!({}));
     hub.calls().call_tool(actor, wanted, true).await.unwrap()
 }
 

@@ -110,11 +110,7 @@ async fn calls_over_the_limit_are_counted_in_one_entry() {
 async fn calls_without_room_are_counted_in_one_entry() {
     let stage = Stage::new().await;
     let agent = agent(&stage, json!({"max_concurrent_calls": 1})).await;
-    let wanted = || CallRequest {
-        tool: ToolRef::Qualified("mcp_up__wait".into()),
-        arguments: json!({}),
-        session: None,
-    };
+    let wanted = || CallRequest::new(ToolRef::Qualified("mcp_up__wait".into()), json!({}));
     stage.hub.calls().call_tool(agent, wanted(), false).await.unwrap();
     for _ in 0..20 {
         let error = stage.hub.calls().call_tool(agent, wanted(), true).await.unwrap_err();
@@ -152,7 +148,7 @@ async fn a_tool_that_was_not_granted_looks_like_one_that_does_not_exist() {
     let nothing = ServerId::from_u128(77).to_string();
     let agent = agent(&stage, json!({"servers": {"up": {"tools": ["echo"]}}})).await;
     let call = async |tool: ToolRef| {
-        let wanted = CallRequest { tool, arguments: json!({}), session: None };
+        let wanted = CallRequest::new(tool, json!({}));
         stage.hub.calls().call_tool(agent, wanted, true).await.unwrap_err()
     };
     for (hidden, missing) in [("mcp_up__big", "mcp_up__none"), ("mcp_other__echo", "mcp_none__echo")] {

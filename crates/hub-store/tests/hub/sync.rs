@@ -7,12 +7,13 @@ use linchpin::auth::Secret;
 use linchpin::server::{Next, Request};
 use linchpin::{NoArgs, Tool};
 use linchpin_hub_core::events::EventSubscription;
-use linchpin_hub_core::hub::{CallRequest, ToolFilter, ToolRef};
+use linchpin_hub_core::hub::{CallRequest, HubLimits, ToolFilter, ToolRef};
 use linchpin_hub_core::store::CallStatus;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::background_loop::RunningHub;
 use crate::fixture::{ADA, Stage, Upstream, agent_of, local_user};
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -111,8 +112,7 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
         hub.registry().disconnect_server(local_user(ADA), "other").await.unwrap();
         other.handle.add(tool("late", "Comes late")).unwrap();
         let tool_of = |tool: &str| ToolRef::Upstream { server: "other".into(), tool: tool.into() };
-        let wanted =
-            CallRequest { tool: tool_of("echo"), arguments: json!({ "message": "a" }), session: None };
+        let wanted = CallRequest::new(tool_of("echo"), json!({ "message": "a" }));
         let call = hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap();
         assert_eq!(call.status, CallStatus::Success);
         assert_eq!(next_tools_event(&mut watching).await["added"]["first"], json!(["late"]));
@@ -123,6 +123,27 @@ async fn a_new_connection_is_a_reason_to_look_and_so_is_time() {
         drop(end);
     };
     tokio::join!(running, story);
+}
+
+#[tokio::test]
+async fn a_server_with_its_own_interval_is_synced_at_it() {
+    let stage = Stage::new().await;
+    let (hub, other) = (stage.hub.clone(), Upstream::new().await);
+    let running = RunningHub::new(&hub);
+    let mut watching = hub.events().subscribe(ADA, None);
+    let form = json!({ "name": "Other", "url": other.url, "retry_attempts": 0, "sync_interval_ms": 60_000 });
+    hub.registry().add_server(local_user(ADA), form).await.unwrap();
+    assert_eq!(next_tools_event(&mut watching).await["tools"], 6);
+    for slug in ["up", "other"] {
+        hub.registry().disconnect_server(local_user(ADA), slug).await.unwrap(); // no notifications of changes
+    }
+    stage.upstream.handle.add(tool("late", "Comes late")).unwrap();
+    other.handle.add(tool("early", "Comes early")).unwrap();
+    stage.clock.advance(60);
+    assert_eq!(next_tools_event(&mut watching).await["added"]["first"], json!(["early"]));
+    hub.set_limits(HubLimits { sync_interval: Duration::from_mins(1), ..HubLimits::default() });
+    assert_eq!(next_tools_event(&mut watching).await["added"]["first"], json!(["late"]));
+    running.end().await;
 }
 
 #[tokio::test]

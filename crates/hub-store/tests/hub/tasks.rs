@@ -65,11 +65,7 @@ impl TaskServer {
 
     async fn call(&self, tool: &str, wait: bool) -> CallView {
         let tool = ToolRef::Upstream { server: "works".into(), tool: tool.into() };
-        let call = self.stage.hub.calls().call_tool(
-            local_user(ADA),
-            CallRequest { tool, arguments: json!({}), session: None },
-            wait,
-        );
+        let call = self.stage.hub.calls().call_tool(local_user(ADA), CallRequest::new(tool, json!({})), wait);
         tokio::time::timeout(TEST_TIMEOUT, call).await.unwrap().unwrap()
     }
 

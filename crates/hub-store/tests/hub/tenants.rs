@@ -102,8 +102,7 @@ impl Model {
             }
             3 | 4 => {
                 let tool = ToolRef::Upstream { server, tool: "echo".into() };
-                let wanted =
-                    CallRequest { tool, arguments: json!({ "message": watermark(tenant) }), session: None };
+                let wanted = CallRequest::new(tool, json!({ "message": watermark(tenant) }));
                 let called = calls.call_tool(actor, wanted, false).await;
                 self.check(tenant, &called);
                 if let Ok(called) = called {

@@ -151,11 +151,7 @@ async fn a_dead_server_keeps_its_tools_and_hides_no_other() {
         stage.call(local_user(ADA), "echo", json!({"message": "a"})).await.unwrap().status,
         CallStatus::Success
     );
-    let wanted = CallRequest {
-        tool: ToolRef::Qualified("mcp_dead__echo".into()),
-        arguments: json!({"message": "a"}),
-        session: None,
-    };
+    let wanted = CallRequest::new(ToolRef::Qualified("mcp_dead__echo".into()), json!({"message": "a"}));
     let call = hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap();
     assert_eq!(call.status, CallStatus::Error);
     assert!(call.error.unwrap().contains("cannot connect to"));
@@ -324,8 +320,7 @@ async fn exported_names_fit_the_provider_and_can_be_called() {
             qualified_name(&Slug::new("up").unwrap(), &long, longest),
             "{format:?}: it is stable"
         );
-        let wanted =
-            CallRequest { tool: ToolRef::Qualified(name.clone()), arguments: json!({}), session: None };
+        let wanted = CallRequest::new(ToolRef::Qualified(name.clone()), json!({}));
         let call = hub.calls().call_tool(local_user(ADA), wanted, true).await.unwrap();
         assert_eq!((call.status, &*call.tool), (CallStatus::Success, &*long), "{format:?}");
         assert_eq!(hub.registry().tool(local_user(ADA), name).await.unwrap().tool, long);

@@ -1,11 +1,11 @@
-//! `linchpin audit`: verifies, accepts and exports the audit log. Without `--hub` it reads the database directly, so
-//! the result does not depend on a hub, and no hub has to run.
+//! `linchpin audit`: lists, verifies, accepts and exports the audit log. Except for the list, and without `--hub`, it
+//! reads the database directly, so the result does not depend on a hub, and no hub has to run.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use linchpin::egress::Egress;
 use linchpin_hub_core::audit::AuditSigner;
 use linchpin_hub_core::audit::segment::SegmentFooter;
@@ -14,8 +14,9 @@ use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::store::MAX_PAGE_SIZE;
 use serde_json::{Value, json};
 
-use super::output::{Column, column};
+use super::output::{Column, column, column_or, name_column};
 use super::{CommandContext, print};
+use crate::api_client::query_string;
 use crate::config::{Config, HubPaths};
 use crate::error::{CliError, CliErrorKind};
 
@@ -32,8 +33,40 @@ const VERIFICATION_COLUMNS: [Column; 10] = [
     column("digest", "/hash"),
 ];
 
+const LIST_COLUMNS: [Column; 8] = [
+    name_column("number", "/number"),
+    column("time", "/at"),
+    column_or("actor", "/actor_name", "/actor"),
+    column("action", "/action"),
+    column_or("server", "/names/server", "/fields/server"),
+    column("tool", "/fields/tool"),
+    column_or("agent", "/names/agent", "/fields/agent"),
+    column("call", "/fields/call"),
+];
+
+#[derive(Args)]
+pub(crate) struct Filter {
+    /// Filter by actor: name of a user or agent, user:ID, agent:ID or hub
+    #[arg(long)]
+    actor: Option<String>,
+    /// Filter by action, for example call.intent, or by a group of actions, for example `call.`
+    #[arg(long)]
+    action: Option<String>,
+    /// List only entries at or after this time, for example 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// List only entries before this time
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Maximum number of entries to list. Default: 50
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// List audit entries of the running hub, oldest first
+    List(Filter),
     /// Verify that no audit entry was changed or removed
     ///
     /// Exits with 0 if the audit log is intact, else with 1; `kind` then names the cause: `entry_changed`, `rewritten`,
@@ -56,6 +89,10 @@ pub(crate) enum Command {
 
 pub(super) async fn run(context: &CommandContext, command: Command) -> Result<ExitCode, CliError> {
     match command {
+        Command::List(filter) => {
+            list(context, filter).await?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Verify => {
             let verification = match &context.hub {
                 Some(_) => context.api()?.get("/audit/verify").await?,
@@ -100,6 +137,14 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
             }
         }
     }
+}
+
+async fn list(context: &CommandContext, filter: Filter) -> Result<(), CliError> {
+    let Filter { actor, action, since, until, limit } = filter;
+    let filters = [("actor", actor), ("action", action), ("since", since), ("until", until)];
+    let path = format!("/audit{}", query_string(filters));
+    let entries = context.api()?.list(&path, limit.unwrap_or(50)).await?;
+    Ok(context.output.print_list(&entries, &LIST_COLUMNS, "no audit entries")?)
 }
 
 async fn verify_local(paths: &HubPaths) -> Result<Value, CliError> {

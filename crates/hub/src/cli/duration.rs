@@ -18,7 +18,9 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     };
     let parsed = number.parse::<u32>().ok().zip(factor).map(|(number, factor)| u64::from(number) * factor);
     let duration = parsed.filter(|millis| *millis > 0).map(Duration::from_millis);
-    duration.ok_or_else(|| "must be a duration such as 500ms, 30s, 15m or 2h; a plain number is in seconds".to_owned())
+    duration.ok_or_else(|| {
+        "must be a duration such as 500ms, 30s, 15m or 2h; a plain number is in seconds".to_owned()
+    })
 }
 
 /// Parses the request timeout of a server into milliseconds.
@@ -55,9 +57,14 @@ mod tests {
 
     #[test]
     fn a_plain_number_is_in_seconds() {
-        for (text, millis) in
-            [("30", 30_000), ("30s", 30_000), ("500ms", 500), ("1500ms", 1_500), ("15m", 900_000), ("2h", 7_200_000)]
-        {
+        for (text, millis) in [
+            ("30", 30_000),
+            ("30s", 30_000),
+            ("500ms", 500),
+            ("1500ms", 1_500),
+            ("15m", 900_000),
+            ("2h", 7_200_000),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for text in ["", "0", "0ms", "s", "-1", "1.5", "1d", "1 s", "99999999999"] {
@@ -72,9 +79,14 @@ mod tests {
             let expected = "must be from 1s to 300s; a plain number is in seconds";
             assert_eq!(parse_timeout(text).unwrap_err(), expected, "{text}");
         }
-        for (millis, text) in
-            [(30_000, "30s"), (1_500, "1500ms"), (300_000, "300s"), (600_000, "10m"), (86_400_000, "24h"), (601_000, "601s")]
-        {
+        for (millis, text) in [
+            (30_000, "30s"),
+            (1_500, "1500ms"),
+            (300_000, "300s"),
+            (600_000, "10m"),
+            (86_400_000, "24h"),
+            (601_000, "601s"),
+        ] {
             assert_eq!(format_millis(millis), text);
         }
     }

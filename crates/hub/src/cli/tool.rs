@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::output::{Column, column, name_column};
 use super::{CommandContext, agent, print};
-use crate::api_client::{ApiClient, percent_encode, query_string};
+use crate::api_client::{ApiClient, json_object, percent_encode, query_string};
 use crate::call::arguments;
 use crate::error::{CliError, CliErrorKind};
 use crate::terminal::{OutputStyle, sanitize};
@@ -66,6 +66,9 @@ pub(crate) enum Command {
         /// Do not wait until the call has finished
         #[arg(long)]
         no_wait: bool,
+        /// Try the tool with the credential of this agent (name or id); only for servers with credentials per agent
+        #[arg(long, value_name = "AGENT")]
+        as_agent: Option<String>,
     },
     /// Trust the current definition of a tool
     ///
@@ -138,11 +141,15 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
                 print(&format_schemas(&tool))?;
             }
         }
-        Command::Call { tool: tool_arg, args, no_wait } => {
+        Command::Call { tool: tool_arg, args, no_wait, as_agent } => {
             let arguments = arguments::read(&args).await?;
             let path = tool_arg.path(&api, "/call").await?;
             let path = format!("{path}{}", query_string([("wait", no_wait.then(|| "false".to_owned()))]));
-            return print_outcome(context, &api.post(&path, &json!({ "arguments": arguments })).await?);
+            let body = json_object([
+                ("arguments", Some(json!(arguments))),
+                ("as_agent", as_agent.map(|agent| json!(agent))),
+            ]);
+            return print_outcome(context, &api.post(&path, &body).await?);
         }
         Command::Trust { tool: tool_arg, pin } => {
             let pin = match pin {

@@ -10,6 +10,7 @@ mod edit;
 mod egress;
 mod error;
 mod file;
+mod limits;
 mod paths;
 mod running;
 mod toml;
@@ -31,6 +32,7 @@ pub(crate) use edit::{add, remove, set_demo_enabled, set_enabled, update};
 pub(crate) use egress::EgressConfig;
 pub(crate) use error::ConfigError;
 pub(crate) use file::{Stamp, stamp};
+pub(crate) use limits::LimitsConfig;
 pub(crate) use paths::{HubPaths, LocationArgs, Variables, env_variable, own_directory};
 pub(crate) use running::RunningHub;
 pub(crate) use watch::WatchedConfig;
@@ -102,6 +104,8 @@ pub(crate) struct Config {
     pub(crate) days: Option<u64>,
     /// Audit settings.
     pub(crate) audit: AuditConfig,
+    /// Limits of results, connections and syncs.
+    pub(crate) limits: LimitsConfig,
     /// Egress settings.
     pub(crate) egress: EgressConfig,
     /// Whether the built-in demo server is enabled. Default: true.
@@ -119,6 +123,7 @@ impl Default for Config {
             proxies: Vec::new(),
             days: None,
             audit: AuditConfig::default(),
+            limits: LimitsConfig::default(),
             egress: EgressConfig::default(),
             demo: true,
             servers: Vec::new(),
@@ -202,6 +207,7 @@ impl Config {
             history.finish().map(|()| days)
         });
         let audit = form.object("audit")?.map(AuditConfig::read);
+        let limits = form.object("limits")?.map(LimitsConfig::read);
         let egress = form.object("egress")?.map(EgressConfig::read);
         let demo = form.boolean("demo")?.unwrap_or(true);
         form.also_accepts("servers").finish()?;
@@ -213,6 +219,7 @@ impl Config {
             proxies,
             days: days.transpose()?.flatten(),
             audit: audit.transpose()?.unwrap_or_default(),
+            limits: limits.transpose()?.unwrap_or_default(),
             egress: egress.transpose()?.unwrap_or_default(),
             servers: Vec::new(),
         })

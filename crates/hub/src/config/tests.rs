@@ -1,7 +1,9 @@
 //! Tests of the configuration file: valid files, and the error for each mistake.
 
 use std::path::Path;
+use std::time::Duration;
 
+use linchpin_hub_core::hub::HubLimits;
 use linchpin_hub_core::server::{Authentication, CredentialMode, Transport};
 
 use super::*;
@@ -40,6 +42,10 @@ fn everything_that_can_be_said() {
         days = 365
         folder = "/srv/audit"
         head = "/srv/head"
+        [limits]
+        result_bytes = 1_024
+        connection_idle_minutes = 5
+        sync_interval_minutes = 60
         [egress]
         allow = ["10.0.0.0/8", "fd00::1"]
         proxy = "http://hub:$PROXY_PASSWORD@proxy.example:3128"
@@ -69,6 +75,12 @@ fn everything_that_can_be_said() {
     let (durability, folder) = (Some(Durability::Power), Some("/srv/audit".into()));
     let head = Some("/srv/head".into());
     assert_eq!(config.audit, AuditConfig { durability, days: Some(365), folder, head });
+    let limits = HubLimits {
+        result_bytes: 1_024,
+        connection_idle: Duration::from_mins(5),
+        sync_interval: Duration::from_hours(1),
+    };
+    assert_eq!(config.hub_limits(), limits);
     assert!(config.egress.proxy.is_some());
     assert_eq!(config.egress.networks, ["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()]);
     assert_eq!(config.url.unwrap().url, "https://hub.example");
@@ -86,6 +98,7 @@ fn everything_that_can_be_said() {
     assert_eq!(remote.settings.authentication, Authentication::Bearer);
     assert_eq!((remote.settings.credentials, &*remote.settings.name), (CredentialMode::PerAgent, "remote"));
     assert_eq!(parse(""), Ok(Config::default()));
+    assert_eq!(Config::default().hub_limits(), HubLimits::default());
     assert_eq!(parse("# Nothing yet.\n[servers]\n"), Ok(Config::default()));
 }
 
@@ -114,6 +127,11 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
             "line 2, column 1: `audit.durability`: must be `process` or `power`",
         ),
         ("[audit]\ndays = 0", "line 2, column 1: `audit.days`: must be an integer from 1 to 36500"),
+        (
+            "[limits]\nresult_bytes = 10",
+            "line 2, column 1: `limits.result_bytes`: must be an integer from 1024 to 67108864",
+        ),
+        ("[limits]\nidle = 1", "line 2, column 1: `limits.idle`: unknown field"),
         ("history = 3", "line 1, column 1: `history`: must be an object"),
         (
             "[egress]\nallow = [\"10\"]",
@@ -150,6 +168,14 @@ fn every_mistake_has_its_place_its_field_and_what_to_do() {
         (
             "[servers.a]\ncommand = \"x\"\ntimeout_ms = 999",
             "line 3, column 1: `servers.a.timeout_ms`: must be an integer from 1000 to 300000",
+        ),
+        (
+            "[servers.a]\ncommand = \"x\"\nread_timeout_ms = 60000",
+            "line 3, column 1: `servers.a.read_timeout_ms`: must not be set: a stdio server has no streams over HTTP",
+        ),
+        (
+            "[servers.a]\nurl = \"https://a.example\"\nmax_call_ms = 20000",
+            "line 3, column 1: `servers.a.max_call_ms`: must not be below `timeout_ms`, which it extends",
         ),
         (
             "[servers.a]\ncommand = \"x\"\ncalls_per_minute = 0",

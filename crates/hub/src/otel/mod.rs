@@ -17,6 +17,7 @@ use crate::config::env_variable;
 use crate::error::CliError;
 
 pub(crate) use export::Exporter;
+pub(crate) use spans::context_of;
 
 /// Queue of finished spans, created with the subscriber and taken over by [`exporter`], which can report invalid
 /// settings.

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use linchpin_hub_core::platform::{Platform as _, SystemPlatform, random};
+use linchpin_hub_core::trace_context::TraceContext;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::layer::{Context, Layer};
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use super::export::SpanQueue;
 
@@ -39,37 +40,18 @@ impl SpanLayer {
     }
 }
 
-/// Trace id, span id and sampling flag of a span.
-#[derive(Clone, Copy)]
-struct SpanContext {
-    trace: u128,
-    span: u64,
-    is_sampled: bool,
-}
-
-impl SpanContext {
-    /// Parses a W3C `traceparent` header.
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split('-');
-        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let is_known = version != "ff" && (version != "00" || parts.next().is_none());
-        parse_hex(version, 2)?;
-        let (trace, span, flags) = (parse_hex(trace, 32)?, parse_hex(span, 16)?, parse_hex(flags, 2)?);
-        let is_valid = is_known && trace != 0 && span != 0;
-        let span = u64::try_from(span).ok()?;
-        is_valid.then_some(SpanContext { trace, span, is_sampled: flags & 1 == 1 })
-    }
-}
-
-/// Parses exactly `digits` lower-case hexadecimal digits.
-fn parse_hex(text: &str, digits: usize) -> Option<u128> {
-    let is_valid = text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    is_valid.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+/// Returns the trace context of an exported span of the global subscriber.
+pub(crate) fn context_of(span: &tracing::Span) -> Option<TraceContext> {
+    let found = span.with_subscriber(|(id, dispatch)| {
+        let span = dispatch.downcast_ref::<Registry>()?.span(id)?;
+        span.extensions().get::<OpenSpan>().map(|open| open.context.clone())
+    });
+    found.flatten()
 }
 
 /// Span that has started and is not closed yet.
 struct OpenSpan {
-    context: SpanContext,
+    context: TraceContext,
     parent: Option<u64>,
     started: (i128, Instant),
     /// Duration until the last recorded field, used as the end of the span: a span is closed only after its children,
@@ -120,17 +102,16 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanLayer {
         let Some(span) = context.span(id) else { return };
         let mut fields = SpanFields::default();
         attributes.record(&mut fields);
-        let parent_span =
-            span.parent().and_then(|span| span.extensions().get::<OpenSpan>().map(|open| open.context));
-        let parent_span = parent_span.or_else(|| SpanContext::parse(fields.traceparent.as_deref()?));
-        let span_context = SpanContext {
-            trace: parent_span.map_or_else(
-                || u128::from_be_bytes(random(&SystemPlatform)),
-                |parent_span| parent_span.trace,
-            ),
-            span: u64::from_be_bytes(random(&SystemPlatform)),
-            is_sampled: parent_span.is_none_or(|parent_span| parent_span.is_sampled),
-        };
+        let parent_span = span
+            .parent()
+            .and_then(|span| span.extensions().get::<OpenSpan>().map(|open| open.context.clone()));
+        let parent_span = parent_span.or_else(|| TraceContext::parse(fields.traceparent.as_deref()?));
+        let trace = parent_span.as_ref().map(|parent_span| parent_span.trace);
+        let span_context = TraceContext::new(
+            trace.unwrap_or_else(|| u128::from_be_bytes(random(&SystemPlatform))),
+            u64::from_be_bytes(random(&SystemPlatform)),
+            parent_span.as_ref().is_none_or(|parent_span| parent_span.is_sampled),
+        );
         let started = (SystemPlatform.now().as_nanosecond(), Instant::now());
         let parent = parent_span.map(|parent_span| parent_span.span);
         span.extensions_mut().insert(OpenSpan {
@@ -209,32 +190,20 @@ mod tests {
     }
 
     #[test]
-    fn a_traceparent_is_read_strictly() {
-        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
-        let read = |text: &str| {
-            let span_context = SpanContext::parse(text)?;
-            Some((
-                format!("{:032x}", span_context.trace),
-                format!("{:016x}", span_context.span),
-                span_context.is_sampled,
-            ))
-        };
-        let both = |is_wanted| Some((trace.to_owned(), span.to_owned(), is_wanted));
-        assert_eq!(read(&format!("00-{trace}-{span}-01")), both(true));
-        assert_eq!(read(&format!("00-{trace}-{span}-00")), both(false));
-        assert_eq!(read(&format!("cc-{trace}-{span}-01-more")), both(true), "of a version to come");
-        for invalid in [
-            String::new(),
-            format!("00-{trace}-{span}"),
-            format!("00-{trace}-{span}-01-more"),
-            format!("ff-{trace}-{span}-01"),
-            format!("00-{}-{span}-01", "0".repeat(32)),
-            format!("00-{trace}-{}-01", "0".repeat(16)),
-            format!("00-{}-{span}-01", trace.to_uppercase()),
-            format!("00-{}ä-{span}-01", &trace[2..]),
-            format!("00-{trace}-{span}-+1"),
-        ] {
-            assert_eq!(read(&invalid), None, "{invalid}");
-        }
+    fn the_context_of_a_span_continues_the_trace_of_its_parent() {
+        let (spans, _queue) = SpanLayer::new();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(spans), || {
+            let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+            let outer = tracing::info_span!("outer", traceparent = parent);
+            let inner = tracing::info_span!(parent: &outer, "inner");
+            let [outer, inner] = [&outer, &inner].map(|span| context_of(span).unwrap());
+            let expected = TraceContext::parse(parent).unwrap();
+            for context in [&outer, &inner] {
+                assert_eq!((context.trace, context.is_sampled), (expected.trace, false));
+                assert_ne!(context.span, expected.span);
+            }
+            assert_ne!(outer.span, inner.span);
+        });
+        assert_eq!(context_of(&tracing::Span::none()), None);
     }
 }

@@ -290,6 +290,7 @@ async fn watch_config(
             () = tokio::time::sleep(APPLY_RETRY), if needs_retry => {}
         }
         startup::apply_egress(&hub, &watched, &mut egress);
+        hub.set_limits(watched.config().hub_limits());
         let retention_result =
             hub.audit().set_retention(watched.config().retention()).await.map_err(CliError::from);
         let applied = retention_result.and(configured_servers::apply_servers(&hub, &watched).await);

@@ -27,8 +27,18 @@ pub(super) async fn open_hub(
     let callback = Some(format!("{url}/oauth/callback"));
     let (checkpoints, segments) = (Some(paths.checkpoint_file()), Some(paths.segment_folder(config)));
     let (heads, retention) = (Some(paths.head_file(config)), config.retention());
-    let options =
-        HubOptions { checkpoints, heads, segments, retention, callback, processes, ..HubOptions::default() };
+    let limits = config.hub_limits();
+    let options = HubOptions {
+        checkpoints,
+        heads,
+        segments,
+        retention,
+        limits,
+        callback,
+        processes,
+        span_context: crate::otel::is_enabled().then_some(crate::otel::context_of),
+        ..HubOptions::default()
+    };
     let hub = Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, egress, options));
     hub.identity().ensure_local_user().await?;
     hub.unlock().await.map_err(|error| match error.code() {

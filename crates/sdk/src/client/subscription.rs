@@ -31,8 +31,19 @@ const STABLE_AFTER: Duration = Duration::from_secs(10);
 #[must_use = "a subscription ends when it is dropped"]
 pub struct Subscription {
     /// Open subscription stream; dropping it closes the stream.
-    _stream: Option<oneshot::Sender<()>>,
+    stream: Option<oneshot::Sender<()>>,
     resource: Option<(Arc<ClientCore>, String)>,
+}
+
+impl Subscription {
+    /// Waits until the notification stream has ended and was not reopened. In a session there is no such stream: this
+    /// never returns, and the subscription ends with the connection ([`Client::is_closed`]).
+    pub async fn ended(&mut self) {
+        match &mut self.stream {
+            Some(stream) => stream.closed().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Client {
@@ -50,7 +61,7 @@ impl Client {
         // Count it before the request: a concurrent unsubscription sees it, and dropping this future releases it.
         *lock(&self.core.subscriptions).entry(uri.clone()).or_default() += 1;
         let params = SubscribeParams { uri: uri.clone(), meta: None };
-        let mut subscription = Subscription { _stream: None, resource: Some((self.core.clone(), uri)) };
+        let mut subscription = Subscription { stream: None, resource: Some((self.core.clone(), uri)) };
         match self.typed_call::<EmptyResult>(Method::Subscribe, &params).await {
             Ok(_) => Ok(subscription),
             Err(error) => {
@@ -104,7 +115,7 @@ impl Client {
                 }
             }
         });
-        Ok(Subscription { _stream: Some(stream), resource: None })
+        Ok(Subscription { stream: Some(stream), resource: None })
     }
 }
 

@@ -323,7 +323,9 @@ impl Server {
     {
         let method = method.into();
         // `on_request` rejects `initialize` with its own error.
-        if Method::find(&method).is_some_and(|found| found != Method::Initialize) || self.settings.requests.contains_key(&method) {
+        if Method::find(&method).is_some_and(|found| found != Method::Initialize)
+            || self.settings.requests.contains_key(&method)
+        {
             let text = format!("the method `{method}` already exists: use on_request to replace it");
             return self.record_error::<()>(Err(Error::setup(text)));
         }

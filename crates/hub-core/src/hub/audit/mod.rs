@@ -1,11 +1,13 @@
 //! Audit operations of the hub: reading, verification and signing of checkpoints.
 
 pub(super) mod heads;
+pub(super) mod query;
 pub(super) mod rejections;
 pub(super) mod repeated_events;
 pub(super) mod retention;
 pub(super) mod verify;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -39,10 +41,16 @@ pub struct AuditView {
     pub at: Timestamp,
     /// Subject that acted: `user:ID`, `agent:ID` or `hub`.
     pub actor: String,
+    /// Current name of the user or agent that acted. Absent in exports, and if it was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor_name: Option<String>,
     /// Action of the audit entry, such as `call.intent`.
     pub action: String,
     /// Further fields of the audit entry, by name.
     pub fields: Value,
+    /// Current names of the users, agents and servers in `fields`, by field. Absent in exports.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, String>,
     /// Digest of this entry and all before it.
     pub hash: String,
 }
@@ -62,7 +70,8 @@ impl From<StoredAuditEntry> for AuditView {
         let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
         // Fields that were tampered with are shown as they are: the verification of the chain finds them.
         let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
-        AuditView { number, at, actor, action, fields, hash: hash.to_string() }
+        let (hash, names) = (hash.to_string(), BTreeMap::new());
+        AuditView { number, at, actor, actor_name: None, action, fields, names, hash }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::rate_limit::concurrency_limited;
 use crate::store::{Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, StoreChange};
 use crate::telemetry;
 use crate::tool::ToolRecord;
+use crate::trace_context::TraceContext;
 
 /// Maximum size of the arguments of a call as JSON, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
@@ -82,6 +83,17 @@ pub struct CallRequest {
     pub arguments: Value,
     /// Session or conversation of the caller, which approval rules can be limited to.
     pub session: Option<String>,
+    /// Name or id of the agent with whose credential a user calls the tool. Only for servers with credentials per agent.
+    pub as_agent: Option<String>,
+    /// Trace that the call belongs to; the server receives it.
+    pub trace: Option<TraceContext>,
+}
+
+impl CallRequest {
+    /// Creates the request of a call with the caller's own credential, outside any session.
+    pub fn new(tool: ToolRef, arguments: Value) -> Self {
+        CallRequest { tool, arguments, session: None, as_agent: None, trace: None }
+    }
 }
 
 impl Calls {

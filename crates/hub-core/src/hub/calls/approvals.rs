@@ -319,6 +319,8 @@ impl Calls {
                 digest: arguments_digest(&arguments),
                 arguments,
                 requested_arguments: requested,
+                credential_agent: None,
+                trace: None,
                 rates: Vec::new(),
             },
         ))

@@ -10,6 +10,7 @@ use linchpin::model::{CallToolResult, TaskStatus};
 use linchpin::{CallError, ClientError, Revision};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
+use tracing::Span;
 
 use super::plan::PlannedCall;
 use super::records::CallView;
@@ -28,6 +29,7 @@ use crate::lock::lock;
 use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
 use crate::text::escape_invisible;
 use crate::text::first_line;
+use crate::trace_context::TraceContext;
 
 /// What executing an admitted call needs besides the call: its approval, and where to send the outcome.
 pub(in crate::hub) struct CallStart {
@@ -151,7 +153,7 @@ impl Calls {
             outcome_data = self.send_call(actor, &plan) => outcome_data,
             () = stop.notified() => ExecutionOutcome::without_result(CallStatus::Cancelled, "the call was cancelled while it was running"),
         };
-        let (completed, span) = (self.context.platform.now(), tracing::Span::current());
+        let (completed, span) = (self.context.platform.now(), Span::current());
         if outcome_data.status != CallStatus::Success {
             span.record("otel.status_code", "ERROR");
         }
@@ -216,10 +218,11 @@ impl Calls {
 
     /// Sends the call to the server, once, with the credentials of the caller.
     async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
-        let access = match self.upstream.upstream_access(actor, &plan.target.server).await {
-            Ok(access) => access,
-            Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
-        };
+        let access =
+            match self.upstream.upstream_access(plan.upstream_actor(actor), &plan.target.server).await {
+                Ok(access) => access,
+                Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
+            };
         let redactor = &access.redactor;
         let mut sent = self.send_once(actor, plan).await;
         if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
@@ -241,7 +244,7 @@ impl Calls {
             Ok(Some(Ok(result))) => {
                 let result = redactor.redact(to_value(&result, Revision::LATEST));
                 let BoundedResult { result, is_error, warning, text: summary } =
-                    BoundedResult::new(result, self.context.options.result_limit);
+                    BoundedResult::new(result, self.context.limits().result_bytes);
                 let status = if is_error { CallStatus::Error } else { CallStatus::Success };
                 let error = is_error.then(|| first_line(&summary));
                 ExecutionOutcome { status, result: Some(result), warning, error }
@@ -263,6 +266,16 @@ impl Calls {
         outcome_data
     }
 
+    /// Returns the trace context that the server receives: the span of the call if spans are exported, else that of the
+    /// request.
+    fn trace_of(&self, plan: &PlannedCall) -> Option<TraceContext> {
+        let span = self.context.options.span_context.and_then(|context_of| context_of(&Span::current()));
+        match (plan.trace.clone(), span) {
+            (Some(request), Some(span)) => Some(request.continued_by(span)),
+            (request, span) => span.or(request),
+        }
+    }
+
     /// Sends a call and returns its result; `None` after the timeout, which includes tasks and server requests.
     async fn send_once(
         &self,
@@ -270,12 +283,16 @@ impl Calls {
         plan: &PlannedCall,
     ) -> Result<Option<Result<CallToolResult, ClientError>>> {
         let CallTarget { server, tool, .. } = &*plan.target;
+        let actor = plan.upstream_actor(actor);
         let (client, time) = (self.upstream.connection_for(actor, server).await?, server.settings.timeout);
         // The timeout below is the only one that applies: each single request has twice as long.
         let mut call = client.call(tool.name.as_str(), &plan.arguments).timeout(2 * time);
         if tool.requires_task() {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
             call = call.as_task(2 * time);
+        }
+        if let Some(trace) = self.trace_of(plan) {
+            call = call.meta(trace.to_meta());
         }
         let response = tokio::time::timeout(time, call.into_future()).await.ok();
         if let Some(Err(error)) = &response {

@@ -2,6 +2,7 @@
 
 pub(super) mod admit;
 pub(super) mod approvals;
+mod as_agent;
 pub(super) mod cancel;
 pub(super) mod deferred;
 pub(super) mod execute;
@@ -13,6 +14,7 @@ pub(super) mod records;
 pub(super) mod resources_prompts;
 pub(super) mod rules;
 pub(super) mod schema_cache;
+pub(super) mod subscriptions;
 pub(super) mod target;
 
 use std::collections::HashMap;

@@ -21,6 +21,7 @@ use crate::hub::registry::tools::sync::tool_id;
 use crate::id::{ApprovalRuleId, CallId};
 use crate::policy::{self, Caller, PolicyDecision, PolicyReason};
 use crate::store::{CallRecord, CallStatus, DocumentKey, DocumentKind, StoreChange};
+use crate::trace_context::TraceContext;
 
 /// Call whose tool is found and whose policy decision is made, before it is executed.
 pub(in crate::hub) struct PlannedCall {
@@ -38,6 +39,10 @@ pub(in crate::hub) struct PlannedCall {
     pub(in crate::hub) rule: Option<ApprovalRuleId>,
     /// Session that the caller has named.
     pub(in crate::hub) session: Option<String>,
+    /// Agent whose credential a user has chosen for the call.
+    pub(in crate::hub) credential_agent: Option<Arc<AgentSnapshot>>,
+    /// Trace that the call belongs to.
+    pub(in crate::hub) trace: Option<TraceContext>,
     /// Rate limits that the start of the call consumes.
     pub(in crate::hub) rates: Vec<CallRate>,
 }
@@ -45,10 +50,14 @@ pub(in crate::hub) struct PlannedCall {
 impl PlannedCall {
     /// Adds the fields that identify this call to an audit entry.
     pub(super) fn add_to_entry(&self, entry: AuditEntry) -> AuditEntry {
-        entry
+        let entry = entry
             .with("call", self.id.to_string())
             .with("pin", self.target.pin.to_string())
-            .with("arguments", self.digest.to_string())
+            .with("arguments", self.digest.to_string());
+        match &self.credential_agent {
+            Some(snapshot) => entry.with("as_agent", snapshot.agent.id.to_string()),
+            None => entry,
+        }
     }
 
     /// Creates the call record before the call starts.
@@ -96,6 +105,9 @@ impl Calls {
         request: CallRequest,
         consumed: ConsumedLimits,
     ) -> std::result::Result<(PlannedCall, PolicyReason), CallRequest> {
+        if request.as_agent.is_some() {
+            return Err(request);
+        }
         let Ok(agent) = self.identity.calling_agent(actor).await else { return Err(request) };
         let Some(target) = self.known_target(actor, agent.as_deref(), &request.tool) else {
             return Err(request);
@@ -111,20 +123,24 @@ impl Calls {
         let agent_rate = agent.as_ref().and_then(|snapshot| CallRate::of_agent(&snapshot.agent));
         let server_rate = CallRate::of_server(&target.server).filter(|_| !consumed.server);
         let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
-        let plan = PlannedCall {
-            rates,
-            ..self.planned_call(agent, target, decided, (request.session, request.arguments))
-        };
+        let CallRequest { arguments, session, trace, .. } = request;
+        let plan =
+            PlannedCall { rates, trace, ..self.planned_call(agent, target, decided, (session, arguments)) };
         Ok((plan, reason))
     }
 
     /// Resolves the tool of a call and evaluates the policy.
     pub(super) async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
         let agent = self.identity.calling_agent(actor).await?;
-        let CallRequest { tool, arguments, session } = request;
+        let CallRequest { tool, arguments, session, as_agent, trace } = request;
         let target = self.call_target(actor, agent.as_deref(), tool).await?;
+        let credential_agent = match as_agent {
+            Some(name) => Some(self.credential_agent(actor, &target.server, &name).await?),
+            None => None,
+        };
         let decided = self.decide(actor, agent.as_deref(), &target, (session.as_deref(), &arguments));
-        Ok(self.planned_call(agent, target, decided, (session, arguments)))
+        let plan = self.planned_call(agent, target, decided, (session, arguments));
+        Ok(PlannedCall { credential_agent, trace, ..plan })
     }
 
     fn planned_call(
@@ -144,6 +160,8 @@ impl Calls {
             agent,
             arguments,
             requested_arguments: None,
+            credential_agent: None,
+            trace: None,
             rates: Vec::new(),
         }
     }
@@ -158,9 +176,10 @@ impl Calls {
             versions.push((DocumentKey::new(DocumentKind::Server, server.id), server.version));
             let tool = DocumentKey::new(DocumentKind::Tool, tool_id(server.id, &tool.name));
             versions.push((tool, *tool_version));
-            if let Some(AgentSnapshot { agent, version, .. }) = plan.agent.as_deref() {
-                versions.push((DocumentKey::new(DocumentKind::Agent, agent.id), *version));
-            }
+            let agents = plan.agent.iter().chain(&plan.credential_agent);
+            versions.extend(agents.map(|snapshot| {
+                (DocumentKey::new(DocumentKind::Agent, snapshot.agent.id), snapshot.version)
+            }));
         }
         (!versions.is_empty()).then_some(StoreChange::RequireVersions(versions))
     }

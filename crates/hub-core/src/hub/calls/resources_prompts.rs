@@ -63,12 +63,12 @@ impl FeatureList {
 }
 
 /// Terms for reading a resource or rendering a prompt: noun and field in errors, actions in the audit.
-struct ReadOperation {
-    name: &'static str,
-    field: &'static str,
-    read_action: &'static str,
-    denied_action: &'static str,
-    is_selected: fn(&Agent, ServerId, &str) -> bool,
+pub(super) struct ReadOperation {
+    pub(super) name: &'static str,
+    pub(super) field: &'static str,
+    pub(super) read_action: &'static str,
+    pub(super) denied_action: &'static str,
+    pub(super) is_selected: fn(&Agent, ServerId, &str) -> bool,
 }
 
 const RESOURCE: ReadOperation = ReadOperation {
@@ -125,9 +125,7 @@ impl Calls {
 
     /// Reads a resource of a server and records it in the audit.
     pub async fn read_resource(&self, actor: Actor, server: &str, uri: &str) -> Result<Value> {
-        if uri.is_empty() || uri.len() > MAX_URI_LEN {
-            return Err(Error::invalid("uri", format!("must be 1 to {MAX_URI_LEN} bytes")));
-        }
+        check_uri(uri)?;
         let server = self.admit(actor, server, &RESOURCE, uri).await?;
         let send = |client: Client| client.read(uri).into_future();
         let (contents, redactor) =
@@ -150,13 +148,19 @@ impl Calls {
     }
 
     /// Returns the calling agent with its version. `None` for a user, who may use all resources and prompts.
-    async fn reading_agent(&self, actor: Actor) -> Result<Option<(Agent, u64)>> {
+    pub(super) async fn reading_agent(&self, actor: Actor) -> Result<Option<(Agent, u64)>> {
         let Some(id) = actor.agent() else { return Ok(None) };
         self.context.require::<Agent>(actor.tenant(), DocumentKind::Agent, id).await.map(Some)
     }
 
     /// Admits a read: checks the rate limits and the grants of the caller, and writes the audit entry before the read.
-    async fn admit(&self, actor: Actor, server: &str, read: &ReadOperation, name: &str) -> Result<Server> {
+    pub(super) async fn admit(
+        &self,
+        actor: Actor,
+        server: &str,
+        read: &ReadOperation,
+        name: &str,
+    ) -> Result<Server> {
         let entry = |action, server: &str| {
             self.context.entry(actor, action).with("server", server).with(read.field, name)
         };
@@ -216,13 +220,21 @@ impl Calls {
     /// Redacts secrets in a resource or prompt of a server and enforces the size limit.
     fn bounded(&self, redactor: &Redactor, result: Value) -> Result<Value> {
         let result = redactor.redact(result);
-        let (size, limit) = (result.to_string().len(), self.context.options.result_limit);
+        let (size, limit) = (result.to_string().len(), self.context.limits().result_bytes);
         if size > limit {
             let text = format!("the result has {size} bytes; the limit is {limit} bytes");
             return Err(Error::new(crate::ErrorKind::LimitExceeded, "result_too_large", text));
         }
         Ok(result)
     }
+}
+
+/// Checks the length of the URI of a resource.
+pub(super) fn check_uri(uri: &str) -> Result<()> {
+    if uri.is_empty() || uri.len() > MAX_URI_LEN {
+        return Err(Error::invalid("uri", format!("must be 1 to {MAX_URI_LEN} bytes")));
+    }
+    Ok(())
 }
 
 async fn list_all<T: Item + Encode>(pages: Pages<T>) -> Result<Vec<Value>, ClientError> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::hub::document;
+use crate::hub::upstream::server_info::{FeatureCounts, ServerInfo};
 use crate::id::ServerId;
 use crate::server::{RemoteEndpoint, Server, ServerSettings, Transport};
 use crate::store::{Document, DocumentKind};
@@ -49,6 +50,12 @@ pub(in crate::hub) struct ServerContact {
     pub(in crate::hub) server_version: u64,
     /// Number of tools of the server after its last sync, without skipped ones.
     pub(in crate::hub) tools: usize,
+    /// What the server reported of itself at its last sync. Absent in records of older versions.
+    #[serde(default)]
+    pub(in crate::hub) info: Option<ServerInfo>,
+    /// Number of resources, resource templates and prompts at the last sync that could list them.
+    #[serde(default)]
+    pub(in crate::hub) features: Option<FeatureCounts>,
     /// Tools that the last sync has skipped. Absent in records of older versions.
     #[serde(default, rename = "left_out")]
     pub(in crate::hub) skipped: Vec<SkippedTool>,

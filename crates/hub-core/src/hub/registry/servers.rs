@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::directory::NOT_IN_FILE;
 use super::records::{ServerRecord, StoredTransport};
-use super::views::{ServerFilter, ServerView};
+use super::views::{ConnectReport, ServerFilter, ServerView};
 use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::approval_rule::ApprovalRule;
@@ -135,7 +135,7 @@ impl Registry {
     }
 
     /// Connects to a server and syncs its tools.
-    pub async fn connect_server(&self, actor: Actor, name: &str) -> Result<ServerView> {
+    pub async fn connect_server(&self, actor: Actor, name: &str) -> Result<ConnectReport> {
         actor.require_user()?;
         let server = self.servers.find_server(actor.tenant(), name).await?;
         let is_shared = server.settings.credentials == CredentialMode::Shared || !server.settings.enabled;
@@ -147,8 +147,8 @@ impl Registry {
             }
             return Err(error);
         }
-        self.sync_server(actor, name, None).await?;
-        self.server(actor, name).await
+        let (_, offers) = self.sync(actor, &server, true).await?;
+        Ok(ConnectReport { server: self.server(actor, name).await?, offers })
     }
 
     /// Closes all connections to a server. The next call opens a new one.
@@ -333,7 +333,11 @@ impl Registry {
             },
             last_connected: contact.last_connected,
             last_synced: contact.last_synced,
+            info: contact.info,
             tools: contact.tools,
+            resources: contact.features.map(|counts| counts.resources),
+            resource_templates: contact.features.map(|counts| counts.resource_templates),
+            prompts: contact.features.map(|counts| counts.prompts),
             skipped: contact.skipped,
             version: server.version,
             created: server.created,

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::connection::ConnectionStatus;
+use crate::hub::upstream::server_info::{OfferedFeatures, ServerInfo};
 use crate::id::ServerId;
 use crate::server::{Authentication, ConnectionLimits, CredentialMode};
 use crate::tool::SkippedTool;
@@ -74,8 +75,16 @@ pub struct ServerView {
     /// Time of the last update of the tools from the server.
     #[schemars(with = "Option<String>")]
     pub last_synced: Option<Timestamp>,
+    /// What the server reported of itself at its last sync.
+    pub info: Option<ServerInfo>,
     /// Number of tools of the server.
     pub tools: usize,
+    /// Number of resources of the server. Absent until they were listed.
+    pub resources: Option<usize>,
+    /// Number of resource templates of the server. Absent until they were listed.
+    pub resource_templates: Option<usize>,
+    /// Number of prompts of the server. Absent until they were listed.
+    pub prompts: Option<usize>,
     /// Tools that the last sync has skipped, with the reasons. At most 100.
     pub skipped: Vec<SkippedTool>,
     /// Version of the server, incremented by each change.
@@ -86,6 +95,26 @@ pub struct ServerView {
     /// Time of the last change of the server.
     #[schemars(with = "String")]
     pub updated: Timestamp,
+}
+
+/// Server after a connection to it, with the names of what it offers.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ConnectReport {
+    /// Server with its new status and counts.
+    #[serde(flatten)]
+    pub server: ServerView,
+    /// Names of what the server offers.
+    pub offers: ServerOffers,
+}
+
+/// Names of what a server offers.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+pub struct ServerOffers {
+    /// Names of the tools of the server.
+    pub tools: Vec<String>,
+    /// Names of everything else.
+    #[serde(flatten)]
+    pub features: OfferedFeatures,
 }
 
 /// Criteria that select servers when they are listed.

@@ -16,6 +16,7 @@ use crate::error::{self, Error, Result};
 use crate::hub::registry::servers::ensure_declared;
 use crate::hub::registry::tools::listing::ToolListing;
 use crate::hub::upstream::Upstream;
+use crate::hub::upstream::server_info::{OfferedFeatures, ServerInfo, ServerReport};
 use crate::id::{ServerId, TenantId};
 use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, Server, ServerDraft};
@@ -25,19 +26,17 @@ use crate::tool::names::Slug;
 /// Maximum number of tools of a server.
 const MAX_TOOLS: usize = 10_000;
 
-/// Result of a test connection to a server: its identity, revision and tools.
+/// Result of a test connection to a server: its identity, and the names of what it offers.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ProbeReport {
-    /// Name that the server reports.
-    pub name: Option<String>,
-    /// Version that the server reports.
-    pub version: Option<String>,
-    /// Negotiated protocol revision.
-    pub revision: String,
-    /// Instructions of the server for models.
-    pub instructions: Option<String>,
+    /// What the server reports of itself.
+    #[serde(flatten)]
+    pub info: ServerInfo,
     /// Names of the tools of the server.
     pub tools: Vec<String>,
+    /// Names of the resources, resource templates and prompts of the server.
+    #[serde(flatten)]
+    pub features: OfferedFeatures,
     /// Tools that the hub would skip, with the reasons. At most 100.
     pub skipped: Vec<SkippedTool>,
     /// Duration of the probe in milliseconds.
@@ -106,20 +105,25 @@ impl Upstream {
     ) -> Result<ProbeReport> {
         let client = self.connections.connect_unpooled(actor, server, proof).await?;
         let redactor = Redactor::for_server(server, proof, Some(self.context.keys.hub_secrets()));
-        let tools = list_tools(&client).await;
-        let (server_info, revision) = (client.server().cloned(), client.revision().as_str().to_owned());
-        let instructions = client.instructions().map(|text| redactor.redact_text(text.to_owned()));
+        let (tools, info) = (list_tools(&client).await, ServerInfo::of(&client, &redactor));
+        let features = OfferedFeatures::list(&client, &redactor).await;
         client.close().await;
         let tools = tools.map_err(|error| {
             request_error(server, &redactor, "the tools of the server cannot be listed", &error)
         })?;
+        let features = features.map_err(|error| {
+            request_error(
+                server,
+                &redactor,
+                "the resources and prompts of the server cannot be listed",
+                &error,
+            )
+        })?;
         let duration_ms = self.context.platform.now().duration_since(started).as_millis();
         let listed = ToolListing::from_listing(tools, &redactor);
         Ok(ProbeReport {
-            name: server_info.as_ref().map(|info| redactor.redact_text(info.name.clone())),
-            version: server_info.map(|info| redactor.redact_text(info.version)),
-            revision,
-            instructions,
+            info,
+            features,
             skipped: listed.skipped(),
             tools: listed.names(),
             duration_ms: u64::try_from(duration_ms).unwrap_or_default(),
@@ -166,12 +170,13 @@ impl Upstream {
         }
     }
 
+    /// Lists the tools of a server as one subject, with what else the server reports to it.
     pub(in crate::hub) async fn list_as(
         &self,
         actor: Actor,
         server: &Server,
         bypass_backoff: bool,
-    ) -> Result<(Listing<linchpin::model::Tool>, Arc<Redactor>)> {
+    ) -> Result<(Listing<linchpin::model::Tool>, ServerReport, Arc<Redactor>)> {
         let mut attempts = 0;
         loop {
             // The hub itself may use any open connection.
@@ -190,7 +195,16 @@ impl Upstream {
                     );
                     return Err(Error::new(error::ErrorKind::Unavailable, "too_many_tools", text));
                 }
-                Ok(tools) => return Ok((tools, client.redactor.clone())),
+                Ok(tools) => {
+                    let redactor = client.redactor.clone();
+                    // Resources and prompts are only counted: a failure must not affect the tools.
+                    let log = |error: &ClientError| {
+                        tracing::debug!(server.id = %server.id, %error, "failed to list the resources or prompts of a server");
+                    };
+                    let features = OfferedFeatures::list(&client, &redactor).await.inspect_err(log).ok();
+                    let report = ServerReport { info: ServerInfo::of(&client, &redactor), features };
+                    return Ok((tools, report, redactor));
+                }
                 Err(error) if attempts < server.settings.retry_attempts && is_retryable(&error) => {
                     tokio::time::sleep(backoff(attempts)).await;
                     attempts += 1;

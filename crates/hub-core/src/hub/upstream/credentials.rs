@@ -38,6 +38,8 @@ pub struct CredentialView {
     /// Agent that uses the credential. Absent for a shared one.
     #[schemars(with = "Option<String>")]
     pub agent: Option<AgentId>,
+    /// Current name of that agent.
+    pub agent_name: Option<String>,
     /// Version of the credential, incremented by each change.
     pub version: u64,
     /// Time at which the hub created this response.
@@ -57,7 +59,8 @@ impl Upstream {
         let server = self.servers.find_server(actor.tenant(), server).await?;
         let id = secret_id(server.id, agent);
         let missing = || {
-            let (owner, option) = if agent.is_some() { (" of this agent", " --agent NAME") } else { ("", "") };
+            let (owner, option) =
+                if agent.is_some() { (" of this agent", " --agent NAME") } else { ("", "") };
             let text = format!(
                 "no credential{owner} is stored for this server: set it with `linchpin server credential set {}{option}`",
                 server.slug.as_str()
@@ -66,17 +69,23 @@ impl Upstream {
         };
         let (record, version): (SealedSecret, _) =
             self.context.load(actor.tenant(), DocumentKind::Secret, id).await?.ok_or_else(missing)?;
-        Ok(self.view_credential(record, agent, version))
+        let SealedSecret { kind, bound_to, .. } = record;
+        self.view_credential(actor, (kind, bound_to), agent, version).await
     }
 
-    fn view_credential(&self, record: SealedSecret, agent: Option<AgentId>, version: u64) -> CredentialView {
-        CredentialView {
-            kind: record.kind,
-            bound_to: record.bound_to,
-            agent,
-            version,
-            as_of: self.context.platform.now(),
-        }
+    async fn view_credential(
+        &self,
+        actor: Actor,
+        (kind, bound_to): (String, String),
+        agent: Option<AgentId>,
+        version: u64,
+    ) -> Result<CredentialView> {
+        let agent_name = match agent {
+            Some(id) => self.context.load::<Agent>(actor.tenant(), DocumentKind::Agent, id).await?,
+            None => None,
+        };
+        let (agent_name, as_of) = (agent_name.map(|(agent, _)| agent.name), self.context.platform.now());
+        Ok(CredentialView { kind, bound_to, agent, agent_name, version, as_of })
     }
 
     /// Stores the credential of a server, shared or of an agent, in place of the previous one. It is bound to the
@@ -111,13 +120,7 @@ impl Upstream {
             agent.map(|agent| StoreChange::RequireExists(DocumentKey::new(DocumentKind::Agent, agent))),
         );
         self.commit_with_new_version(tenant, server, batch.change(change)).await?;
-        Ok(CredentialView {
-            kind: label.kind,
-            bound_to: label.bound_to,
-            agent,
-            version: version + 1,
-            as_of: self.context.platform.now(),
-        })
+        self.view_credential(actor, (label.kind, label.bound_to), agent, version + 1).await
     }
 
     /// Deletes the credential of a server: the shared one, or that of an agent.

@@ -6,14 +6,18 @@ pub(super) mod connect;
 pub(super) mod credentials;
 mod env_secrets;
 pub mod oauth;
+pub(super) mod server_info;
+pub(super) mod subscriptions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use linchpin::client::ListChanged;
 use linchpin::egress::Egress;
 
 use self::access::UpstreamAccess;
 use self::oauth::OAuthBroker;
+use self::subscriptions::Subscriptions;
 use super::audit::Audit;
 use super::context::HubContext;
 use super::registry::directory::ServerDirectory;
@@ -32,6 +36,9 @@ pub struct Upstream {
     connections: Arc<ConnectionPool>,
     access: Snapshots<(TenantId, ServerId, Subject), UpstreamAccess>,
     oauth_broker: OAuthBroker,
+    subscriptions: Arc<Subscriptions>,
+    /// Tasks that hold the connections of the subscriptions.
+    subscription_tasks: TaskSet,
     /// Servers whose tools are to be listed again.
     sync_queue: Arc<SyncQueue>,
 }
@@ -46,21 +53,34 @@ impl Upstream {
     ) -> Self {
         let changed = {
             let due = sync_queue.clone();
-            Arc::new(move |tenant, server, changed| {
-                if changed == ListChanged::Tools {
-                    due.add((tenant, server));
-                }
-            })
+            // A sync updates the tools and the counts of everything else.
+            Arc::new(move |tenant, server, _: ListChanged| due.add((tenant, server)))
         };
         let (platform, events) = (context.platform.clone(), context.events.clone());
         let connections =
             ConnectionPool::new(platform, egress, events, changed, context.options.processes.clone());
+        let subscriptions = Arc::<Subscriptions>::default();
+        let subscribed = subscriptions.clone();
+        let updated = move |tenant, subject, server, uri: &str| {
+            subscribed.updated(tenant, subject, server, uri);
+        };
         let connections = connections
             .on_denied(audit.denial_recorder())
+            .on_resource_updated(Arc::new(updated))
             .with_hub_secrets(context.keys.hub_secrets().clone());
         let access = Snapshots::new(context.generation.clone());
         let (connections, oauth_broker) = (Arc::new(connections), OAuthBroker::default());
-        Upstream { context, servers, connections, access, oauth_broker, sync_queue }
+        let subscription_tasks = TaskSet::default();
+        Upstream {
+            context,
+            servers,
+            connections,
+            access,
+            oauth_broker,
+            subscriptions,
+            subscription_tasks,
+            sync_queue,
+        }
     }
 
     pub(in crate::hub) fn change_egress(&self, egress: &Egress) {
@@ -99,11 +119,23 @@ impl Upstream {
 
     /// Closes idle connections, and forgets the closed ones.
     pub(in crate::hub) fn close_idle(&self) {
-        self.connections.close_idle();
+        self.connections.close_idle(self.context.limits().connection_idle);
         self.connections.reap_closed();
     }
 
+    /// Returns the resource subscriptions of all subjects.
+    pub(in crate::hub) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// Starts the task of a subscription, which ends at the shutdown.
+    pub(in crate::hub) fn spawn_subscription(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.subscription_tasks.spawn(task);
+    }
+
+    /// Ends all subscriptions and closes all connections.
     pub(in crate::hub) async fn close_all(&self) {
+        self.subscription_tasks.shutdown(Duration::ZERO).await;
         self.connections.close_all().await;
     }
 

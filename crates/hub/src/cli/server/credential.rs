@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::ServerArg;
 use crate::api_client::query_string;
-use crate::cli::output::column;
+use crate::cli::output::{column, column_or};
 use crate::cli::{CommandContext, agent};
 use crate::error::CliError;
 use crate::secret_input;
@@ -49,7 +49,8 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
                 .print_result(&json!({ "dropped": server }), &format!("credential for `{server}` deleted"))?;
         }
         Command::Show(_) => {
-            let fields = [column("kind", "/kind"), column("origin", "/bound_to"), column("agent", "/agent")];
+            let agent = column_or("agent", "/agent_name", "/agent");
+            let fields = [column("kind", "/kind"), column("origin", "/bound_to"), agent];
             context.output.print_details(&api.get(&path).await?, &fields)?;
         }
     }

@@ -20,15 +20,17 @@ use crate::api_client::{percent_encode, query_string};
 use crate::error::CliError;
 use crate::terminal::{sanitize, shell_quote};
 
-const LIST_COLUMNS: [Column; 6] = [
+const LIST_COLUMNS: [Column; 8] = [
     name_column("slug", "/slug"),
     column("name", "/name"),
     column("transport", "/transport"),
     column("status", "/status"),
     column("tools", "/tools"),
+    column("resources", "/resources"),
+    column("prompts", "/prompts"),
     column("error", "/error"),
 ];
-const DETAIL_COLUMNS: [Column; 27] = [
+const DETAIL_COLUMNS: [Column; 42] = [
     name_column("slug", "/slug"),
     column("id", "/id"),
     column("name", "/name"),
@@ -44,6 +46,12 @@ const DETAIL_COLUMNS: [Column; 27] = [
     column("authentication", "/authentication/type"),
     column("credentials", "/credentials"),
     column("timeout", "/timeout"),
+    column("max call", "/max_call"),
+    column("open timeout", "/open_timeout"),
+    column("read timeout", "/read_timeout"),
+    column("max reconnects", "/max_reconnects"),
+    column("max response (bytes)", "/max_response_bytes"),
+    column("sync interval", "/sync_interval"),
     column("retries", "/retry_attempts"),
     column("revision", "/revision"),
     column("max calls per minute", "/calls_per_minute"),
@@ -52,18 +60,32 @@ const DETAIL_COLUMNS: [Column; 27] = [
     column("stores history", "/keep_history"),
     column("status", "/status"),
     column("error", "/error"),
+    column("reported name", "/info/name"),
+    column("reported title", "/info/title"),
+    column("reported version", "/info/version"),
+    column("negotiated revision", "/info/revision"),
+    column("capabilities", "/info/capabilities"),
+    column("instructions", "/info/instructions"),
     column("tools", "/tools"),
+    column("resources", "/resources"),
+    column("resource templates", "/resource_templates"),
+    column("prompts", "/prompts"),
     column("last connected", "/last_connected"),
     column("last synced", "/last_synced"),
     column("created", "/created"),
 ];
 const SKIPPED_TOOL_COLUMNS: [Column; 2] = [name_column("skipped tool", "/name"), column("reason", "/reason")];
-const PROBE_COLUMNS: [Column; 6] = [
+const PROBE_COLUMNS: [Column; 11] = [
     name_column("server", "/name"),
+    column("title", "/title"),
     column("version", "/version"),
     column("revision", "/revision"),
+    column("capabilities", "/capabilities"),
     column("instructions", "/instructions"),
     column("tools", "/tools"),
+    column("resources", "/resources"),
+    column("resource templates", "/resource_templates"),
+    column("prompts", "/prompts"),
     column("duration (ms)", "/duration_ms"),
 ];
 
@@ -90,7 +112,7 @@ pub(crate) enum Command {
     },
     /// Show the configuration and status of a server
     Show(ServerArg),
-    /// Test a server over a new connection, and show its name, revision and tools
+    /// Test a server over a new connection, and show what it reports of itself and the names of what it offers
     Test(ServerArg),
     /// Sync the tools of a server: read its tool list again
     Sync {
@@ -154,7 +176,10 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<()
         }
         Command::Show(server_arg) => print_server(context, context.api()?.get(&server_arg.path("")).await?)?,
         Command::Test(server_arg) => {
-            let probe = context.api()?.post_empty(&server_arg.path("/test")).await?;
+            let mut probe = context.api()?.post_empty(&server_arg.path("/test")).await?;
+            if !output.json {
+                count_names(&mut probe);
+            }
             output.print_details(&probe, &PROBE_COLUMNS)?;
             print_skipped_tools(context, &probe)?;
         }
@@ -198,11 +223,31 @@ fn print_server(context: &CommandContext, mut server: Value) -> Result<(), CliEr
         let words: Vec<_> = words.iter().map(|word| shell_quote(word.as_str().unwrap_or_default())).collect();
         server["command"] = json!(words.join(" "));
     }
-    if let Some(timeout) = server["timeout_ms"].as_u64().filter(|_| !context.output.json) {
-        server["timeout"] = json!(duration::format_millis(timeout));
+    for name in ["timeout", "max_call", "open_timeout", "read_timeout", "sync_interval"] {
+        let millis = server[format!("{name}_ms")].as_u64().filter(|_| !context.output.json);
+        if let Some(millis) = millis {
+            server[name] = json!(duration::format_millis(millis));
+        }
+    }
+    if !context.output.json {
+        // After `server connect`, the names of what the server offers replace the counts.
+        count_names(&mut server["offers"]);
+        if let (Value::Object(offers), Some(server)) = (server["offers"].take(), server.as_object_mut()) {
+            server.extend(offers);
+        }
     }
     context.output.print_details(&server, &DETAIL_COLUMNS)?;
     print_skipped_tools(context, &server)
+}
+
+/// Replaces the lists of names of a response by texts with their counts, such as `2: add, echo`.
+fn count_names(response: &mut Value) {
+    for list in ["tools", "resources", "resource_templates", "prompts"] {
+        let Some(names) = response.get(list).and_then(Value::as_array) else { continue };
+        let all: Vec<_> = names.iter().filter_map(Value::as_str).collect();
+        let text = if all.is_empty() { "0".to_owned() } else { format!("{}: {}", all.len(), all.join(", ")) };
+        response[list] = json!(text);
+    }
 }
 
 /// Prints the tools that the hub skips, each with the reason.

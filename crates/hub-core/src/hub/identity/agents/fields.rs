@@ -188,7 +188,9 @@ fn unknown_tool(slug: &str, name: &str, existing: &BTreeSet<String>) -> Error {
                 list(close.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect())
             )
         }
-        (true, false) => format!("its tools include {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect())),
+        (true, false) => {
+            format!("its tools include {}", list(existing.iter().take(MAX_LISTED_TOOLS).collect()))
+        }
         (true, true) => "the server has no tools".to_owned(),
     };
     let name = shorten(name);

@@ -5,6 +5,7 @@ pub(in crate::hub) mod listing;
 pub(in crate::hub) mod name_cache;
 pub(in crate::hub) mod sync;
 pub(in crate::hub) mod sync_queue;
+pub(in crate::hub) mod sync_schedule;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

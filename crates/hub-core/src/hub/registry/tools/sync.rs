@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
 use super::listing::ToolListing;
 use super::sync_queue::{ServerKey, SyncTicket};
+use super::sync_schedule::SyncSchedule;
 use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
 use crate::audit;
@@ -18,6 +20,8 @@ use crate::error::{self, Result};
 use crate::events::NewEvent;
 use crate::hub::registry::Registry;
 use crate::hub::registry::records::ServerContact;
+use crate::hub::registry::views::ServerOffers;
+use crate::hub::upstream::server_info::{OfferedFeatures, ServerReport};
 use crate::hub::{document, event_payloads, upsert};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::lock::lock;
@@ -78,7 +82,7 @@ impl Registry {
                 Actor::new(actor.tenant(), Subject::Agent(agent))
             }
         };
-        self.sync(actor, &server, true).await
+        Ok(self.sync(actor, &server, true).await?.0)
     }
 
     /// Waits until a sync is requested.
@@ -105,6 +109,28 @@ impl Registry {
         Ok(())
     }
 
+    /// Schedules the periodic syncs of a tenant that are due.
+    pub(in crate::hub) async fn schedule_due_syncs(
+        &self,
+        tenant: TenantId,
+        now: Timestamp,
+        schedule: &mut SyncSchedule,
+    ) -> Result<()> {
+        let listed = self.servers.list_servers(tenant).await;
+        if listed.is_err() {
+            schedule.examine_again();
+        }
+        let servers = listed?;
+        let enabled = servers.iter().filter(|server| server.settings.enabled);
+        let intervals: Vec<_> = enabled
+            .map(|server| (server.id, server.settings.limits.sync_interval(), server.updated))
+            .collect();
+        for server in schedule.take_due(tenant, now, &intervals) {
+            self.schedule_sync(tenant, server);
+        }
+        Ok(())
+    }
+
     /// Syncs a server that was in the queue, unless it was disabled since.
     pub(in crate::hub) async fn sync_queued(&self, (tenant, server): ServerKey) -> Result<()> {
         let server = self.servers.find_server(tenant, &server.to_string()).await?;
@@ -114,27 +140,31 @@ impl Registry {
         Ok(())
     }
 
-    /// Lists the tools of a server and stores them, or records the error.
+    /// Lists the tools of a server and stores them, or records the error. Also returns the names of what it offers.
     pub(in crate::hub) async fn sync(
         &self,
         actor: Actor,
         server: &Server,
         bypass_backoff: bool,
-    ) -> Result<SyncReport> {
+    ) -> Result<(SyncReport, ServerOffers)> {
         let (tenant, sync_lock) = (actor.tenant(), self.sync_locks.get(actor.tenant(), server.id));
         let _guard = sync_lock.lock().await;
         // The server may have been changed or removed while this sync waited for the lock.
         let server = &self.servers.find_server(tenant, &server.id.to_string()).await?;
         let synced = match self.list_all_subjects(actor, server, bypass_backoff).await {
-            Ok(listed) => {
+            Ok((listed, report)) => {
                 let mut attempts = MAX_COMMIT_ATTEMPTS;
                 loop {
                     attempts -= 1;
-                    match self.store_listing(tenant, server, &listed).await {
+                    match self.store_listing(tenant, server, &listed, &report).await {
                         // A user has just trusted one of the tools, or another hub syncs as well: retry with the new
                         // versions.
                         Err(error) if error.kind() == error::ErrorKind::Conflict && attempts > 0 => {}
-                        done => break done,
+                        done => {
+                            let features = report.features.unwrap_or_default();
+                            let offers = ServerOffers { tools: listed.names(), features };
+                            break done.map(|found| (found, offers));
+                        }
                     }
                 }
             }
@@ -153,8 +183,8 @@ impl Registry {
         actor: Actor,
         server: &Server,
         bypass_backoff: bool,
-    ) -> Result<ToolListing> {
-        let mut listed = ToolListing::default();
+    ) -> Result<(ToolListing, ServerReport)> {
+        let (mut listed, mut report) = (ToolListing::default(), ServerReport::default());
         let (mut agents, are_all) = match server.settings.credentials {
             CredentialMode::Shared => (Vec::new(), true),
             CredentialMode::PerAgent => self.upstream.agents_with_credentials(actor.tenant(), server).await?,
@@ -171,8 +201,9 @@ impl Registry {
         for agent in agents.into_iter().take(MAX_LISTING_AGENTS) {
             let actor = Actor::new(actor.tenant(), Subject::Agent(agent));
             match self.upstream.list_as(actor, server, bypass_backoff).await {
-                Ok((tools, redactor)) => {
+                Ok((tools, own_report, redactor)) => {
                     listed.add(tools, &redactor);
+                    report.add(own_report);
                     has_listing = true;
                 }
                 Err(error) => {
@@ -183,14 +214,15 @@ impl Registry {
         }
         if !has_listing {
             // Some servers list tools without authentication. If not, the error of an agent is more helpful.
-            let (tools, redactor) = self
+            let (tools, own_report, redactor) = self
                 .upstream
                 .list_as(actor, server, bypass_backoff)
                 .await
                 .map_err(|error| last_error.unwrap_or(error))?;
             listed.add(tools, &redactor);
+            report.add(own_report);
         }
-        Ok(listed)
+        Ok((listed, report))
     }
 
     /// Stores the tools that a server lists and returns what has changed. Tools with changed definitions are
@@ -200,6 +232,7 @@ impl Registry {
         tenant: TenantId,
         server: &Server,
         listed: &ToolListing,
+        report: &ServerReport,
     ) -> Result<SyncReport> {
         let skipped = listed.skipped();
         let (now, mut found) = (self.context.platform.now(), SyncReport { skipped, ..SyncReport::default() });
@@ -255,6 +288,8 @@ impl Registry {
             error: None,
             server_version: server.version,
             tools: found.tools,
+            info: Some(report.info.clone()),
+            features: report.features.as_ref().map(OfferedFeatures::counts).or(before.features),
             skipped: found.skipped.clone(),
         };
         batch = batch.change(upsert(
