@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use super::Calls;
 use super::resources_prompts::{ReadOperation, check_uri};
 use crate::actor::{Actor, Subject};
+use crate::agent::Agent;
 use crate::connection::PooledConnection;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::event_payloads;
@@ -31,6 +32,7 @@ const SUBSCRIPTION: ReadOperation = ReadOperation {
     field: "uri",
     read_action: "resource.subscribed",
     denied_action: "resource.rejected",
+    is_selected: Agent::may_read,
 };
 
 /// Subscription at the server, with the connection that it holds.
