@@ -730,7 +730,7 @@ async fn entries_are_found_by_filter(open: impl Open) {
     }
     assert_eq!(found(all(), 2..=4, 10).await, [2, 3, 4]);
     assert_eq!(found(all(), 1..=5, 2).await, [1, 2]);
-    assert_eq!(found(all(), 6..=9, 2).await, []);
+    assert!(found(all(), 6..=9, 2).await.is_empty());
 }
 
 async fn entries_leave_when_they_are_sealed(open: impl Open) {

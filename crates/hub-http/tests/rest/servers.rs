@@ -80,7 +80,7 @@ async fn whatever_is_out_of_range_is_named() {
     let site = Site::with_server().await;
     let long = |count: usize| json!("x".repeat(count));
     let headers: Value =
-        (0..33).map(|number| (format!("x-{number}"), json!("v"))).collect::<serde_json::Map<_, _>>().into();
+        (0..33).map(|number| (format!("x-{number}"), json!("v"))).collect::<Map<_, _>>().into();
     for (field, value) in [
         ("name", json!("")),
         ("name", json!("  ")),

@@ -36,7 +36,7 @@ fn new_rule(agent: Actor, tool: &str, scope: Value) -> NewApprovalRule {
 async fn echo(hub: &Arc<Hub>, agent: Actor, message: &str, session: Option<&str>) -> Result<CallView> {
     let tool = ToolRef::Qualified("mcp_up__echo".into());
     let (arguments, session) = (json!({ "message": message }), session.map(str::to_owned));
-    let call = hub.calls().submit_call(agent, CallRequest { tool, arguments, session }, true).await?;
+    let call = hub.calls().submit_call(agent, CallRequest { session, ..CallRequest::new(tool, arguments) }, true).await?;
     Ok(call)
 }
 
@@ -122,9 +122,8 @@ async fn a_rule_for_a_session_covers_only_that_session() {
     let rules = stage.rules().await;
     assert_eq!((rules.len(), rules[0].session.as_deref()), (1, Some("one")));
     let call = CallRequest {
-        tool: ToolRef::Qualified("mcp_up__echo".into()),
-        arguments: json!({"message": "a"}),
         session: Some("a\nb".into()),
+        ..CallRequest::new(ToolRef::Qualified("mcp_up__echo".into()), json!({"message": "a"}))
     };
     let error = stage.hub.calls().submit_call(agent, call, true).await.unwrap_err();
     assert_eq!(error.field(), Some("session"));
@@ -227,7 +226,7 @@ async fn a_rule_permits_nothing_that_the_policy_denies() {
     stage.hub.registry().trust_tool(user, "mcp_up__echo", &tool.pin).await.unwrap();
     let call = stage.hub.calls().submit_call(
         agent,
-        CallRequest { tool: ToolRef::Qualified("mcp_up__echo".into()), arguments: json!({}), session: None },
+        CallRequest::new(ToolRef::Qualified("mcp_up__echo".into()), json!({})),
         true,
     );
     assert_eq!(call.await.unwrap().status, CallStatus::Pending);

@@ -257,7 +257,7 @@ async fn a_server_is_tried_before_it_is_kept() {
         .test_draft(local_user(ADA), json!({"name": "New", "url": stage.upstream.url}))
         .await
         .unwrap();
-    assert_eq!((tried.name.as_deref(), tried.tools.len()), (Some("upstream"), 6));
+    assert_eq!((tried.info.name.as_deref(), tried.tools.len()), (Some("upstream"), 6));
     let form = json!({"name": "New", "url": "http://127.0.0.1:1/mcp", "retry_attempts": 0});
     assert_eq!(
         hub.upstream().test_draft(local_user(ADA), form).await.unwrap_err().kind(),
