@@ -15,7 +15,7 @@ fn a_server_is_shown_with_what_it_reports_and_offers() {
     let connected = home.ok(&["server", "connect", "demo"]);
     let tested = home.ok(&["server", "test", "demo"]);
     for text in [&connected, &tested] {
-        for expected in ["capabilities", "resources", "prompts", "add", "notes://welcome", "review"] {
+        for expected in ["capabilities", "resources", "prompts", "add", "memory://status", "review"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
     }

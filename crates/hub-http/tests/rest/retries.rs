@@ -63,6 +63,8 @@ async fn lists_and_reads_are_repeated_after_a_pause_and_calls_never() {
     site.post("/servers", json!({ "name": "Shaky", "url": url, "retry_attempts": 2 })).await.ok();
     assert_eq!(site.post("/servers/shaky/sync", json!({})).await.ok()["tools"], 1);
     assert_eq!(request_count(&requests, "tools/list"), (3, true));
+    // The sync counts the resources once, without a retry.
+    assert_eq!(requests.lock().unwrap().remove("resources/list").unwrap().len(), 1);
     assert_eq!(site.get("/servers/shaky/resources").await.ok()["items"][0]["uri"], "a:b");
     assert_eq!(request_count(&requests, "resources/list"), (3, true));
     let read = site.post("/servers/shaky/resources/read", json!({ "uri": "a:b" })).await.ok();

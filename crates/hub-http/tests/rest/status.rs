@@ -90,6 +90,10 @@ async fn the_audit_is_read_checked_and_taken_along() {
     let export = site.get("/audit/export").await;
     assert_eq!(export.header("content-type"), Some("application/jsonl"));
     let lines: Vec<Value> = export.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for entry in &mut seen {
+        // The export contains what is stored, and that has ids only.
+        entry.as_object_mut().unwrap().retain(|name, _| name != "actor_name" && name != "names");
+    }
     assert_eq!(lines, seen);
     let rest = site.get(&format!("/audit/export?after={}", seen.len() - 1)).await;
     assert_eq!(rest.body.lines().count(), 1);
