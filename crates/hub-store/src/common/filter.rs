@@ -96,14 +96,11 @@ pub(crate) fn audit_conditions<'a>(filter: &'a AuditFilter, values: &mut Vec<Val
         }
     };
     add("actor IN", &mut filter.actors.iter().map(Value::from));
-    match filter.action.as_deref().map(|action| (action, action.strip_suffix('.'))) {
-        // `/` follows `.`: the range contains all actions that begin with the group.
-        Some((action, Some(group))) => {
-            add("action >=", &mut std::iter::once(action.into()));
-            add("action <", &mut std::iter::once(format!("{group}/").into()));
-        }
-        Some((action, None)) => add("action =", &mut std::iter::once(action.into())),
-        None => {}
+    if let Some(action) = filter.action.as_deref() {
+        // Compare the beginning: an order of texts depends on the collation of the database.
+        let length = action.chars().count();
+        let column = if action.ends_with('.') { format!("substr(action, 1, {length})") } else { "action".into() };
+        add(&format!("{column} ="), &mut std::iter::once(action.into()));
     }
     add("at >=", &mut filter.since.map(|at| to_millis(at).into()).into_iter());
     add("at <", &mut filter.until.map(|at| to_millis(at).into()).into_iter());
