@@ -70,7 +70,8 @@ pub(crate) fn all_routes() -> Vec<Route> {
         post(Public, "/session", sessions::log_in).summary("Log in with a password; the response sets the session cookie")
             .body::<LoginRequest>().max_body(MAX_LOGIN_BODY).creates::<CallerView>(),
         delete(SessionEnd, "/session", sessions::log_out).summary("Log out").no_content(),
-        post(LoginLinksCreate, "/session/links", sessions::create_login_link).summary("Create a one-time login link; only for the operator on the machine of the hub")
+        post(LoginLinksCreate, "/session/links", sessions::create_login_link)
+            .summary("Create a one-time login link; only for the operator on the machine of the hub")
             .creates::<LoginLink>(),
 
         get(ServersRead, "/servers", servers::list).summary("List servers").query(&servers::FILTERS).paged().returns::<Page<ServerView>>(),
@@ -87,17 +88,21 @@ pub(crate) fn all_routes() -> Vec<Route> {
         post(ServersConnect, "/servers/{server}/sync", servers::sync).summary("Sync the tools of a server: read its tool list again")
             .query(&servers::SYNC).returns::<SyncReport>(),
         post(ServersWrite, "/servers/{server}/enable", servers::enable).summary("Enable a server, so that its tools can be called").returns::<ServerView>(),
-        post(ServersWrite, "/servers/{server}/disable", servers::disable).summary("Disable a server, so that its tools cannot be called").returns::<ServerView>(),
+        post(ServersWrite, "/servers/{server}/disable", servers::disable)
+            .summary("Disable a server, so that its tools cannot be called").returns::<ServerView>(),
         post(ToolsTrust, "/servers/{server}/trust", servers::trust).summary("Trust all new tools of a server; changed tools stay quarantined")
             .returns::<TrustedTools>(),
-        get(CredentialsRead, "/servers/{server}/credential", credentials::get).summary("Get the metadata of the credential of a remote server, without the secret")
+        get(CredentialsRead, "/servers/{server}/credential", credentials::get)
+            .summary("Get the metadata of the credential of a remote server, without the secret")
             .query(&AGENT_PARAMETER).returns::<CredentialView>(),
         put(CredentialsWrite, "/servers/{server}/credential", credentials::set).summary("Store the credential of a remote server")
             .query(&AGENT_PARAMETER).body::<NewCredential>().returns::<CredentialView>(),
-        delete(CredentialsWrite, "/servers/{server}/credential", credentials::delete).summary("Delete the credential of a remote server").query(&AGENT_PARAMETER).no_content(),
+        delete(CredentialsWrite, "/servers/{server}/credential", credentials::delete)
+            .summary("Delete the credential of a remote server").query(&AGENT_PARAMETER).no_content(),
         put(CredentialsWrite, "/servers/{server}/secrets/{variable}", credentials::set_env_secret).summary("Store an environment secret of a stdio server")
             .body::<NewSecret>().returns::<ServerView>(),
-        delete(CredentialsWrite, "/servers/{server}/secrets/{variable}", credentials::delete_env_secret).summary("Delete an environment secret of a stdio server")
+        delete(CredentialsWrite, "/servers/{server}/secrets/{variable}", credentials::delete_env_secret)
+            .summary("Delete an environment secret of a stdio server")
             .no_content(),
         post(CredentialsWrite, "/servers/{server}/sign-in", sign_ins::start).summary("Start an OAuth sign-in to a server")
             .query(&AGENT_PARAMETER).creates::<SignInView>(),
@@ -105,9 +110,11 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .query(&AGENT_PARAMETER).returns::<GrantStatusView>(),
         delete(CredentialsWrite, "/servers/{server}/sign-in", sign_ins::delete).summary("Sign out of a server: delete the OAuth grant and revoke its tokens")
             .query(&AGENT_PARAMETER).no_content(),
-        get(CredentialsRead, "/servers/{server}/trace", sign_ins::trace).summary("List the HTTP requests of recent OAuth sign-ins and token refreshes of a server")
+        get(CredentialsRead, "/servers/{server}/trace", sign_ins::trace)
+            .summary("List the HTTP requests of recent OAuth sign-ins and token refreshes of a server")
             .query(&AGENT_PARAMETER).paged().returns::<Page<AuthTraceEntry>>(),
-        get(CredentialsWrite, "/sign-ins/{sign_in}", sign_ins::get).summary("Get the status of an OAuth sign-in that the caller has started").returns::<SignInView>(),
+        get(CredentialsWrite, "/sign-ins/{sign_in}", sign_ins::get)
+            .summary("Get the status of an OAuth sign-in that the caller has started").returns::<SignInView>(),
         get(ResourcesRead, "/servers/{server}/resources", resources_prompts::resources).summary("List the resources of a server")
             .paged().returns::<Page<Value>>(),
         get(ResourcesRead, "/servers/{server}/resource-templates", resources_prompts::templates).summary("List the resource templates of a server")
