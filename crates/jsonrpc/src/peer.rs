@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::envelope::ResponsePayload;
+use crate::pause::{PauseClock, TimeoutPause};
 use crate::{ErrorObject, Id, Outbox, write};
 
 /// Reason why an outgoing JSON-RPC request has no result.
@@ -77,7 +78,7 @@ pub struct Peer {
 struct PeerShared {
     pending: Mutex<PendingRequests>,
     limit: usize,
-    pauses: Mutex<PauseClock>,
+    pauses: Arc<PauseClock>,
     /// Signal to the timekeeper: a deadline is earlier than its next check, or the last peer was dropped.
     timekeeper_wake: Arc<Notify>,
     /// Whether JSON-RPC ids are sent as strings.
@@ -112,17 +113,6 @@ struct Waiter {
     timeout: ResponseTimeout,
     /// Time at which the peer last reported progress.
     last_progress: Option<Instant>,
-}
-
-/// Pauses of the request timeouts.
-#[derive(Default)]
-struct PauseClock {
-    /// Number of active pauses.
-    active: usize,
-    /// Start of the current time with active pauses.
-    since: Option<Instant>,
-    /// Total length of earlier times with active pauses.
-    earlier: Duration,
 }
 
 enum WaiterState {
@@ -195,10 +185,6 @@ impl PeerShared {
         }
     }
 
-    fn lock_pauses(&self) -> MutexGuard<'_, PauseClock> {
-        self.pauses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn lock_pending(&self) -> MutexGuard<'_, PendingRequests> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,7 +228,7 @@ impl PeerShared {
 
     /// Abandons requests whose deadline has passed. Returns the time of the next check.
     fn abandon_expired(&self) -> Option<Instant> {
-        let (now, paused) = (Instant::now(), self.lock_pauses().active > 0);
+        let (now, paused) = (Instant::now(), self.pauses.is_paused());
         let (mut timed_out, mut next) = (Vec::new(), None::<Instant>);
         let mut pending = self.lock_pending();
         for (id, waiter) in pending.waiters.iter_mut().filter(|(_, waiter)| waiter.is_pending()) {
@@ -292,7 +278,7 @@ impl Peer {
         text_ids: bool,
         abandon: impl Fn(&Outbox, &Id<'_>, &str) + Send + Sync + 'static,
     ) -> Self {
-        let (pending, pauses, earlier) = (Mutex::default(), Mutex::default(), Arc::default());
+        let (pending, pauses, earlier) = (Mutex::default(), Arc::default(), Arc::default());
         let abandon = Box::new(abandon);
         let shared = Arc::new(PeerShared {
             pending,
@@ -368,22 +354,17 @@ impl Peer {
 
     /// Pauses all request timeouts until the returned guard is dropped, because the peer is waiting for this side.
     pub fn pause_timeouts(&self) -> TimeoutPause {
-        let mut pauses = self.shared.lock_pauses();
-        pauses.active += 1;
-        pauses.since.get_or_insert_with(Instant::now);
-        drop(pauses);
-        TimeoutPause(self.shared.clone())
+        self.shared.pauses.start()
     }
 
     /// Reports whether the timeouts of pending requests are paused.
     pub fn has_paused_timeouts(&self) -> bool {
-        self.shared.lock_pauses().active > 0
+        self.shared.pauses.is_paused()
     }
 
     /// Returns for how long request timeouts were paused in total.
     pub fn paused_time(&self) -> Duration {
-        let pauses = self.shared.lock_pauses();
-        pauses.earlier + pauses.since.map(|since| since.elapsed()).unwrap_or_default()
+        self.shared.pauses.total()
     }
 
     /// Records that progress on a request was reported, which extends its timeout if [`ResponseTimeout::extend_to`] is
@@ -454,20 +435,6 @@ impl Peer {
         let reason: Arc<str> = reason.into();
         self.shared.lock_pending().closed.get_or_insert_with(|| reason.clone());
         self.shared.fail_matching(&CallError::Lost(reason), |_| true);
-    }
-}
-
-/// Guard that pauses the timeouts of all pending requests of a peer until it is dropped.
-pub struct TimeoutPause(Arc<PeerShared>);
-
-impl Drop for TimeoutPause {
-    fn drop(&mut self) {
-        let mut pauses = self.0.lock_pauses();
-        pauses.active -= 1;
-        if pauses.active == 0 {
-            let ended = pauses.since.take().map(|since| since.elapsed());
-            pauses.earlier += ended.unwrap_or_default();
-        }
     }
 }
 

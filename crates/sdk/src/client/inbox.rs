@@ -183,7 +183,7 @@ impl Inbox {
         let hook = lock(&self.0.progress_hooks).get(&number).cloned();
         if let Some(hook) = hook {
             catch_hook_panic(|| {
-                (hook.callback)(Progress::new(params.progress, params.total, params.message))
+                (hook.callback)(Progress::new(params.progress, params.total, params.message));
             });
         }
     }

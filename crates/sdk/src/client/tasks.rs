@@ -57,12 +57,10 @@ impl TaskHandle {
         TaskHandle { client, id, request, _progress: None }
     }
 
-    pub(super) fn with_request(mut self, mut request: RoundRequest, progress: Option<TaskProgress>) -> Self {
+    pub(super) fn with_request(self, mut request: RoundRequest, progress: Option<TaskProgress>) -> Self {
         // Progress is reported under the token of the original request, not of requests about the task.
         request.options.progress = None;
-        self.request = request;
-        self._progress = progress.map(Arc::new);
-        self
+        TaskHandle { request, _progress: progress.map(Arc::new), ..self }
     }
 
     /// Returns the id that the server has assigned to the task.
