@@ -10,7 +10,8 @@ use linchpin_hub_core::audit::{AuditEntry, ChainVerifier};
 use linchpin_hub_core::error;
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::{
-    Batch, Document, DocumentKey, DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoreChange,
+    AuditStore, Batch, Document, DocumentKey, DocumentKind, DocumentStore, MAX_PAGE_SIZE, PageRequest, Store,
+    StoreChange,
 };
 use linchpin_hub_store::{Durability, Postgres};
 use serde_json::json;

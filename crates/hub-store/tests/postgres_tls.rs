@@ -1,7 +1,7 @@
 //! TLS connections to the database, as configured by its URL.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use linchpin_hub_core::store::Store as _;
+use linchpin_hub_core::store::DocumentStore as _;
 use linchpin_hub_store::Postgres;
 use test_postgres::{Server, server};
 

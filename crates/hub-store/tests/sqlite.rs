@@ -7,8 +7,8 @@ use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{CallId, ServerId, TenantId};
 use linchpin_hub_core::rate_limit::RateLimit;
 use linchpin_hub_core::store::{
-    Batch, CallFilter, CallOutcome, CallRecord, CallStatus, CountedCalls, Document, DocumentKey,
-    DocumentKind, PageRequest, Store, StoreChange,
+    Batch, CallFilter, CallOutcome, CallRecord, CallStatus, CallStore, CountedCalls, Document, DocumentKey,
+    DocumentKind, DocumentStore, PageRequest, Store, StoreChange,
 };
 use linchpin_hub_store::Sqlite;
 use serde_json::json;

@@ -3,23 +3,18 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
-use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::{
-    Approval, ApprovalFilter, AuditFilter, Batch, CacheScope, CallFilter, CallRecord, Cluster, Document,
-    DocumentKey, DocumentKind, Invalidation, Page, PageRequest, SnapshotItem, Store, StoreChange,
-    StoredDocument,
+    Batch, CacheScope, Document, DocumentKey, DocumentKind, DocumentStore, Invalidation, Page, PageRequest,
+    Store, StoreChange, StoreLayer, StoredDocument,
 };
-use crate::audit::{ChainHead, Checkpoint, StoredAuditEntry};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events::{EventLog, PublishOnCommit};
-use crate::id::{ApprovalId, CallId, TenantId};
+use crate::id::TenantId;
 use crate::lock::lock;
 use crate::task_set::TaskSet;
 
@@ -225,6 +220,12 @@ impl CachedStore {
     }
 }
 
+impl StoreLayer for CachedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+}
+
 #[async_trait]
 impl Store for CachedStore {
     async fn commit(&self, tenant: TenantId, mut batch: Batch) -> Result<()> {
@@ -234,7 +235,10 @@ impl Store for CachedStore {
         let publish = PublishOnCommit::new(self.events.clone(), tenant, events);
         self.commit_changes(tenant, batch, publish).await
     }
+}
 
+#[async_trait]
+impl DocumentStore for CachedStore {
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
         if !key.kind.is_cached() {
             return self.inner.document(tenant, key).await;
@@ -249,6 +253,10 @@ impl Store for CachedStore {
         let found = self.inner.document(tenant, key).await?;
         lock(&self.cache).insert(tenant, read_at, found.as_ref());
         Ok(found)
+    }
+
+    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
+        self.inner.document_in_any_tenant(key).await
     }
 
     async fn document_by_name(
@@ -271,10 +279,6 @@ impl Store for CachedStore {
         Ok(found)
     }
 
-    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
-        self.inner.document_in_any_tenant(key).await
-    }
-
     async fn documents(
         &self,
         tenant: TenantId,
@@ -285,88 +289,7 @@ impl Store for CachedStore {
         self.inner.documents(tenant, kind, parent, paging).await
     }
 
-    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
-        self.inner.call(tenant, id).await
-    }
-
-    async fn calls(
-        &self,
-        tenant: TenantId,
-        filter: &CallFilter,
-        paging: &PageRequest,
-    ) -> Result<Page<CallRecord>> {
-        self.inner.calls(tenant, filter, paging).await
-    }
-
-    async fn approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Option<Approval>> {
-        self.inner.approval(tenant, id).await
-    }
-
-    async fn approvals(
-        &self,
-        tenant: TenantId,
-        filter: &ApprovalFilter,
-        paging: &PageRequest,
-    ) -> Result<Page<Approval>> {
-        self.inner.approvals(tenant, filter, paging).await
-    }
-
-    async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead> {
-        self.inner.audit_head(tenant).await
-    }
-
-    async fn audit_entries(
-        &self,
-        tenant: TenantId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<StoredAuditEntry>> {
-        self.inner.audit_entries(tenant, after, limit).await
-    }
-
-    async fn find_audit_entries(
-        &self,
-        tenant: TenantId,
-        filter: &AuditFilter,
-        numbers: RangeInclusive<u64>,
-        limit: usize,
-    ) -> Result<Vec<StoredAuditEntry>> {
-        self.inner.find_audit_entries(tenant, filter, numbers, limit).await
-    }
-
-    async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
-        self.inner.checkpoint(tenant).await
-    }
-
     async fn tenants(&self) -> Result<Vec<TenantId>> {
         self.inner.tenants().await
-    }
-
-    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
-        self.inner.abandoned_calls(tenant).await
-    }
-
-    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
-        self.inner.has_calls_before(tenant, before).await
-    }
-
-    fn shared(&self) -> Option<&Cluster> {
-        self.inner.shared()
-    }
-
-    fn clock_offset(&self) -> SignedDuration {
-        self.inner.clock_offset()
-    }
-
-    async fn export_snapshot(&self, to: Sender<SnapshotItem>) -> Result<()> {
-        self.inner.export_snapshot(to).await
-    }
-
-    async fn import_snapshot(&self, from: Receiver<SnapshotItem>, count: u64) -> Result<()> {
-        self.inner.import_snapshot(from, count).await
-    }
-
-    async fn wait_for_failure(&self) -> Error {
-        self.inner.wait_for_failure().await
     }
 }

@@ -99,7 +99,8 @@ pub(crate) fn audit_conditions<'a>(filter: &'a AuditFilter, values: &mut Vec<Val
     if let Some(action) = filter.action.as_deref() {
         // Compare the beginning: an order of texts depends on the collation of the database.
         let length = action.chars().count();
-        let column = if action.ends_with('.') { format!("substr(action, 1, {length})") } else { "action".into() };
+        let column =
+            if action.ends_with('.') { format!("substr(action, 1, {length})") } else { "action".into() };
         add(&format!("{column} ="), &mut std::iter::once(action.into()));
     }
     add("at >=", &mut filter.since.map(|at| to_millis(at).into()).into_iter());

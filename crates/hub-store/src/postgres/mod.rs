@@ -25,8 +25,9 @@ use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::platform::Platform;
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, AuditFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind,
-    Page, PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, AuditStore, Batch, CallFilter, CallRecord, CallStore, Cluster,
+    DocumentKey, DocumentKind, DocumentStore, MaintenanceStore, Page, PageRequest, SnapshotItem, Store,
+    StoreChange, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result, error};
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -220,7 +221,10 @@ impl Store for Postgres {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         self.0.write(tenant, batch).await
     }
+}
 
+#[async_trait]
+impl DocumentStore for Postgres {
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
         Ok(documents::get(&self.0, SELECT, tenant, key.kind, &key.id).await?)
     }
@@ -248,6 +252,13 @@ impl Store for Postgres {
         Ok(documents::list(&self.0, tenant, kind, parent, paging).await?)
     }
 
+    async fn tenants(&self) -> Result<Vec<TenantId>> {
+        Ok(documents::tenants(&self.0).await?)
+    }
+}
+
+#[async_trait]
+impl CallStore for Postgres {
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
         Ok(query_one(&self.0, SELECT_CALL, &[tenant.into(), id.into()], read_call).await?)
     }
@@ -274,6 +285,18 @@ impl Store for Postgres {
         Ok(calls::approvals(&self.0, tenant, filter, paging).await?)
     }
 
+    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
+        let hub = self.0.cluster.as_ref().map(|member| &*member.hub);
+        Ok(calls::abandoned_calls(&self.0, hub, tenant).await?)
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        Ok(calls::has_finished_before(&self.0, tenant, before).await?)
+    }
+}
+
+#[async_trait]
+impl AuditStore for Postgres {
     async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead> {
         Ok(audit::head(&self.0, tenant).await?)
     }
@@ -301,20 +324,10 @@ impl Store for Postgres {
         Ok(query_one(&self.0, SELECT_CHECKPOINT, &[tenant.into()], |row| read_checkpoint(row, tenant))
             .await?)
     }
+}
 
-    async fn tenants(&self) -> Result<Vec<TenantId>> {
-        Ok(documents::tenants(&self.0).await?)
-    }
-
-    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
-        let hub = self.0.cluster.as_ref().map(|member| &*member.hub);
-        Ok(calls::abandoned_calls(&self.0, hub, tenant).await?)
-    }
-
-    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
-        Ok(calls::has_finished_before(&self.0, tenant, before).await?)
-    }
-
+#[async_trait]
+impl MaintenanceStore for Postgres {
     fn shared(&self) -> Option<&Cluster> {
         self.0.cluster.as_ref().map(|member| &member.shared)
     }

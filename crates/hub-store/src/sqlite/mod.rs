@@ -22,8 +22,8 @@ use jiff::Timestamp;
 use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, AuditFilter, Batch, CallFilter, CallRecord, DocumentKey, DocumentKind, Page,
-    PageRequest, SnapshotItem, Store, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, AuditStore, Batch, CallFilter, CallRecord, CallStore, DocumentKey,
+    DocumentKind, DocumentStore, MaintenanceStore, Page, PageRequest, SnapshotItem, Store, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result};
 use rusqlite::Connection;
@@ -86,7 +86,10 @@ impl Store for Sqlite {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         self.db.commit(tenant, batch).await
     }
+}
 
+#[async_trait]
+impl DocumentStore for Sqlite {
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
         let key = key.clone();
         self.db.read(move |db| documents::get(db, SELECT, number(db, tenant)?, key.kind, &key.id)).await
@@ -120,6 +123,13 @@ impl Store for Sqlite {
             .await
     }
 
+    async fn tenants(&self) -> Result<Vec<TenantId>> {
+        self.db.read(tenants::all).await
+    }
+}
+
+#[async_trait]
+impl CallStore for Sqlite {
     async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
         let read = move |db: &Connection| {
             query_one(db, SELECT_CALL, &[number(db, tenant)?.into(), id.into()], |row| read_call(row))
@@ -154,6 +164,18 @@ impl Store for Sqlite {
         self.db.scan(move |db| calls::approvals(db, number(db, tenant)?, &filter, &paging)).await
     }
 
+    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
+        let hub = self.hub.clone();
+        self.db.read(move |db| calls::abandoned_calls(db, &hub, number(db, tenant)?)).await
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        self.db.read(move |db| calls::has_finished_before(db, number(db, tenant)?, before)).await
+    }
+}
+
+#[async_trait]
+impl AuditStore for Sqlite {
     async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead> {
         self.db.read(move |db| audit::head(db, number(db, tenant)?, tenant)).await
     }
@@ -186,20 +208,10 @@ impl Store for Sqlite {
         };
         self.db.read(read).await
     }
+}
 
-    async fn tenants(&self) -> Result<Vec<TenantId>> {
-        self.db.read(tenants::all).await
-    }
-
-    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
-        let hub = self.hub.clone();
-        self.db.read(move |db| calls::abandoned_calls(db, &hub, number(db, tenant)?)).await
-    }
-
-    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
-        self.db.read(move |db| calls::has_finished_before(db, number(db, tenant)?, before)).await
-    }
-
+#[async_trait]
+impl MaintenanceStore for Sqlite {
     async fn export_snapshot(&self, to: Sender<SnapshotItem>) -> Result<()> {
         self.db.scan(move |db| snapshot::export(db, &to)).await
     }

@@ -36,7 +36,10 @@ fn new_rule(agent: Actor, tool: &str, scope: Value) -> NewApprovalRule {
 async fn echo(hub: &Arc<Hub>, agent: Actor, message: &str, session: Option<&str>) -> Result<CallView> {
     let tool = ToolRef::Qualified("mcp_up__echo".into());
     let (arguments, session) = (json!({ "message": message }), session.map(str::to_owned));
-    let call = hub.calls().submit_call(agent, CallRequest { session, ..CallRequest::new(tool, arguments) }, true).await?;
+    let call = hub
+        .calls()
+        .submit_call(agent, CallRequest { session, ..CallRequest::new(tool, arguments) }, true)
+        .await?;
     Ok(call)
 }
 

@@ -9,8 +9,8 @@ use linchpin_hub_core::hub::sessions::RequestClient;
 use linchpin_hub_core::hub::users::ChangedBy;
 use linchpin_hub_core::hub::{CallRequest, Hub, LOCAL_USER, ToolRef};
 use linchpin_hub_core::store::{
-    self, Batch, CachedStore, CallFilter, Document, DocumentKey, DocumentKind, PageRequest, Store,
-    StoreChange,
+    self, Batch, CachedStore, CallFilter, Document, DocumentKey, DocumentKind, DocumentStore, PageRequest,
+    Store, StoreChange,
 };
 use linchpin_hub_core::{Actor, Subject};
 use serde_json::json;

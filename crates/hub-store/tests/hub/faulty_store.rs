@@ -9,8 +9,9 @@ use linchpin_hub_core::audit::{ChainHead, Checkpoint, StoredAuditEntry};
 use linchpin_hub_core::events::EventLog;
 use linchpin_hub_core::id::{ApprovalId, CallId, TenantId};
 use linchpin_hub_core::store::{
-    Approval, ApprovalFilter, AuditFilter, Batch, CallFilter, CallRecord, Cluster, DocumentKey, DocumentKind,
-    Page, PageRequest, SnapshotItem, Store, StoreChange, StoredDocument,
+    Approval, ApprovalFilter, AuditFilter, AuditStore, Batch, CallFilter, CallRecord, CallStore, Cluster,
+    DocumentKey, DocumentKind, DocumentStore, MaintenanceStore, Page, PageRequest, SnapshotItem, Store,
+    StoreChange, StoredDocument,
 };
 use linchpin_hub_core::{Error, Result};
 use tokio::sync::Notify;
@@ -185,17 +186,16 @@ impl Store for FaultyStore {
     async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
         self.run(StoreRequest::Commit(&batch), self.inner.commit(tenant, batch.clone())).await
     }
+}
 
+#[async_trait]
+impl DocumentStore for FaultyStore {
     async fn document(&self, tenant: TenantId, key: &DocumentKey) -> Result<Option<StoredDocument>> {
         self.run(StoreRequest::Document(key), self.inner.document(tenant, key)).await
     }
 
-    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
-        self.run(StoreRequest::Abandoned, self.inner.abandoned_calls(tenant)).await
-    }
-
-    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
-        self.run(StoreRequest::Call, self.inner.call(tenant, id)).await
+    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
+        self.inner.document_in_any_tenant(key).await
     }
 
     async fn document_by_name(
@@ -207,10 +207,6 @@ impl Store for FaultyStore {
         self.inner.document_by_name(tenant, kind, name).await
     }
 
-    async fn document_in_any_tenant(&self, key: &DocumentKey) -> Result<Option<(TenantId, StoredDocument)>> {
-        self.inner.document_in_any_tenant(key).await
-    }
-
     async fn documents(
         &self,
         tenant: TenantId,
@@ -219,6 +215,17 @@ impl Store for FaultyStore {
         paging: &PageRequest,
     ) -> Result<Page<StoredDocument>> {
         self.inner.documents(tenant, kind, parent, paging).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantId>> {
+        self.inner.tenants().await
+    }
+}
+
+#[async_trait]
+impl CallStore for FaultyStore {
+    async fn call(&self, tenant: TenantId, id: CallId) -> Result<Option<CallRecord>> {
+        self.run(StoreRequest::Call, self.inner.call(tenant, id)).await
     }
 
     async fn calls(
@@ -243,6 +250,17 @@ impl Store for FaultyStore {
         self.inner.approvals(tenant, filter, paging).await
     }
 
+    async fn abandoned_calls(&self, tenant: TenantId) -> Result<Vec<CallRecord>> {
+        self.run(StoreRequest::Abandoned, self.inner.abandoned_calls(tenant)).await
+    }
+
+    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
+        self.inner.has_calls_before(tenant, before).await
+    }
+}
+
+#[async_trait]
+impl AuditStore for FaultyStore {
     async fn audit_head(&self, tenant: TenantId) -> Result<ChainHead> {
         self.inner.audit_head(tenant).await
     }
@@ -269,15 +287,10 @@ impl Store for FaultyStore {
     async fn checkpoint(&self, tenant: TenantId) -> Result<Option<Checkpoint>> {
         self.inner.checkpoint(tenant).await
     }
+}
 
-    async fn tenants(&self) -> Result<Vec<TenantId>> {
-        self.inner.tenants().await
-    }
-
-    async fn has_calls_before(&self, tenant: TenantId, before: Timestamp) -> Result<bool> {
-        self.inner.has_calls_before(tenant, before).await
-    }
-
+#[async_trait]
+impl MaintenanceStore for FaultyStore {
     fn shared(&self) -> Option<&Cluster> {
         self.shared.as_ref().or_else(|| self.inner.shared())
     }

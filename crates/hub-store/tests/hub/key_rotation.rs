@@ -6,7 +6,9 @@ use std::sync::Arc;
 use linchpin_hub_core::hub::LOCAL_USER;
 use linchpin_hub_core::id::{SecretId, TenantId};
 use linchpin_hub_core::platform::SystemPlatform;
-use linchpin_hub_core::store::{Batch, CacheScope, DocumentKey, DocumentKind, Store, StoreChange};
+use linchpin_hub_core::store::{
+    Batch, CacheScope, DocumentKey, DocumentKind, DocumentStore, MaintenanceStore, Store, StoreChange,
+};
 use linchpin_hub_core::vault::key_ring::KeyRing;
 use linchpin_hub_core::vault::{KeyFile, SecretBinding};
 use linchpin_hub_core::{Actor, Subject};
