@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::text;
 
+/// Number of an audit entry, in SQL.
+const NUMBER: &str = "position & 0xffffffffff";
+
 /// Runs an SQL statement on the database of a stopped hub.
 fn sql(home: &HubDirectory, statement: &str) {
     let script =
@@ -57,16 +60,17 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
     let copy = std::fs::read(home.data().join("hub.db")).unwrap();
     let middle = count / 2;
     for (statement, broken) in [
-        (format!("UPDATE audit SET actor = 'user:nobody' WHERE number = {middle}"), middle),
-        (format!("DELETE FROM audit WHERE number = {middle}"), middle),
+        (format!("UPDATE audit SET actor = 'user:nobody' WHERE {NUMBER} = {middle}"), middle),
+        (format!("DELETE FROM audit WHERE {NUMBER} = {middle}"), middle),
         (
             format!(
-                "UPDATE audit SET number = 0 WHERE number = {middle}; UPDATE audit SET number = {middle} WHERE number = {middle} + 1; \
-                 UPDATE audit SET number = {middle} + 1 WHERE number = 0"
+                "UPDATE audit SET position = position - {middle} WHERE {NUMBER} = {middle}; \
+                 UPDATE audit SET position = position - 1 WHERE {NUMBER} = {middle} + 1; \
+                 UPDATE audit SET position = position + {middle} + 1 WHERE {NUMBER} = 0"
             ),
             middle,
         ),
-        (format!("DELETE FROM audit WHERE number = {count}"), count),
+        (format!("DELETE FROM audit WHERE {NUMBER} = {count}"), count),
     ] {
         sql(&home, &statement);
         let run = home.run(&["--json", "audit", "verify"]);

@@ -11,6 +11,8 @@ use serde_json::json;
 use crate::fixture::{ADA, Stage, local_user, open};
 
 const CALLS: usize = 60;
+/// Number of an audit entry, in SQL.
+const NUMBER: &str = "position & 0xffffffffff";
 
 /// A hub with some audit entries and a checkpoint.
 async fn stage() -> Stage {
@@ -52,12 +54,12 @@ async fn every_change_of_a_row_is_found_where_it_is() {
             "fields = replace(fields, '{', '{\"call\":1,')",
             "hash = zeroblob(32)",
         ] {
-            db.execute_batch(&format!("UPDATE audit SET {column} WHERE number = {number}")).unwrap();
+            db.execute_batch(&format!("UPDATE audit SET {column} WHERE {NUMBER} = {number}")).unwrap();
             let found = verified(&stage).await;
             assert_eq!((found.intact, found.first_bad_entry), (false, Some(number)), "{column} of {number}");
             db.execute_batch(restore).unwrap();
         }
-        db.execute_batch(&format!("DELETE FROM audit WHERE number = {number}")).unwrap();
+        db.execute_batch(&format!("DELETE FROM audit WHERE {NUMBER} = {number}")).unwrap();
         let found = verified(&stage).await;
         assert_eq!((found.intact, found.first_bad_entry), (false, Some(number)), "without {number}");
         db.execute_batch(restore).unwrap();
@@ -65,9 +67,9 @@ async fn every_change_of_a_row_is_found_where_it_is() {
     // Two rows are swapped.
     for (one, other) in [(3, 4), (5, entries), (entries - 1, entries)] {
         let swap = format!(
-            "UPDATE audit SET number = 1000000 WHERE number = {one};
-             UPDATE audit SET number = {one} WHERE number = {other};
-             UPDATE audit SET number = {other} WHERE number = 1000000;"
+            "UPDATE audit SET position = position - {one} + 1000000 WHERE {NUMBER} = {one};
+             UPDATE audit SET position = position - {other} + {one} WHERE {NUMBER} = {other};
+             UPDATE audit SET position = position - 1000000 + {other} WHERE {NUMBER} = 1000000;"
         );
         db.execute_batch(&swap).unwrap();
         let found = verified(&stage).await;
@@ -83,7 +85,7 @@ async fn an_end_that_is_cut_off_is_missed() {
     let entries = verified(&stage).await.entries;
     // With the checkpoint in the database, and without it: the one in the file is enough.
     for also in ["", "DELETE FROM checkpoints;"] {
-        change(stage.folder.path(), &format!("DELETE FROM audit WHERE number > {}; {also}", entries - 3));
+        change(stage.folder.path(), &format!("DELETE FROM audit WHERE {NUMBER} > {}; {also}", entries - 3));
         let found = verified(&stage).await;
         assert_eq!((found.intact, found.first_bad_entry), (false, Some(entries - 2)));
         assert!(found.error.unwrap().contains("the end of the audit was cut off"));
@@ -126,7 +128,7 @@ async fn a_checkpoint_that_was_cut_off_hides_no_other() {
     assert!(found.intact && found.checkpoint == Some(found.entries), "{found:?}");
     change(
         stage.folder.path(),
-        &format!("DELETE FROM checkpoints; DELETE FROM audit WHERE number = {}", found.entries),
+        &format!("DELETE FROM checkpoints; DELETE FROM audit WHERE {NUMBER} = {}", found.entries),
     );
     assert_eq!(verified(&stage).await.first_bad_entry, Some(found.entries));
 }

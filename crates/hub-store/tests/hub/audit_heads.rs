@@ -93,7 +93,11 @@ async fn rewrite(ended: &StoppedHub, number: u64) {
         entry.fields = serde_json::from_str(&row.fields).unwrap();
         let new = head.append(entry);
         let values = params![new.actor, new.fields, new.hash.bytes(), new.number];
-        db.execute("UPDATE audit SET actor = ?1, fields = ?2, hash = ?3 WHERE number = ?4", values).unwrap();
+        db.execute(
+            "UPDATE audit SET actor = ?1, fields = ?2, hash = ?3 WHERE position & 0xffffffffff = ?4",
+            values,
+        )
+        .unwrap();
     }
 }
 
@@ -120,7 +124,7 @@ async fn entries_that_are_gone_are_missed() {
     assert_eq!(ended.damage().await, None, "the file has a checkpoint");
     fs::remove_file(ended.path().join("checkpoints")).unwrap();
     assert_eq!(ended.damage().await, Some(Damage::NoCheckpoint));
-    ended.sql(&format!("DELETE FROM audit WHERE number = {entries}"));
+    ended.sql(&format!("DELETE FROM audit WHERE position & 0xffffffffff = {entries}"));
     assert_eq!(ended.damage().await, Some(Damage::OlderCopy));
     ended.sql("DELETE FROM audit");
     assert_eq!(ended.damage().await, Some(Damage::AllRemoved));
