@@ -307,10 +307,10 @@ mod tests {
         for session in [None, Some("t")] {
             assert!(!in_session.approves(&RuleRequest { session, ..call }, now));
         }
-        let expires = Some("1970-01-01T00:01:00Z".parse().unwrap());
-        let timed = ApprovalRule { expires, ..plain };
+        let expires = "1970-01-01T00:01:00Z".parse().unwrap();
+        let timed = ApprovalRule { expires: Some(expires), ..plain };
         assert!(timed.approves(&call, "1970-01-01T00:00:59Z".parse().unwrap()));
-        assert!(!timed.approves(&call, expires.unwrap()));
+        assert!(!timed.approves(&call, expires));
     }
 
     #[test]
