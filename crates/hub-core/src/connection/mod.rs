@@ -1,6 +1,7 @@
 //! Pool of connections to upstream servers. A connection is opened on demand, shared only by callers with the same key,
 //! and closed when it is idle or when its server or credential changes.
 
+mod attempt;
 mod close;
 mod liveness;
 mod open;
@@ -19,6 +20,7 @@ use linchpin::egress::{Denial, Egress};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use self::attempt::ConnectAttempt;
 pub(crate) use self::open::{backoff, is_retryable, with_egress_hint};
 use crate::actor::{Actor, Subject};
 use crate::error::{Error, ErrorKind, Result};
@@ -476,32 +478,6 @@ impl ConnectionPool {
             let is_denied = |egress: &Egress| !egress.is_allowed();
             status.status == ConnectionStatus::Error || status.egress.as_ref().is_some_and(is_denied)
         });
-    }
-}
-
-/// Guard that sets the connection status of a server when an attempt to connect ends. If the caller stops waiting, it
-/// is dropped and the status becomes `disconnected`.
-struct ConnectAttempt<'a> {
-    connections: &'a ConnectionPool,
-    key: &'a ConnectionKey,
-    slot: &'a Arc<Slot>,
-    final_status: ConnectionStatus,
-}
-
-impl<'a> ConnectAttempt<'a> {
-    fn start(connections: &'a ConnectionPool, key: &'a ConnectionKey, slot: &'a Arc<Slot>) -> Self {
-        connections.set_status(key, slot, ConnectionStatus::Connecting);
-        ConnectAttempt { connections, key, slot, final_status: ConnectionStatus::Disconnected }
-    }
-
-    fn finish(mut self, status: ConnectionStatus) {
-        self.final_status = status;
-    }
-}
-
-impl Drop for ConnectAttempt<'_> {
-    fn drop(&mut self) {
-        self.connections.set_status(self.key, self.slot, self.final_status);
     }
 }
 

@@ -183,9 +183,11 @@ async fn whatever_is_done_to_a_segment_is_found() {
     assert_each_entry_once(&stage).await;
 
     // Missing files are noted, but are no damage: they may be archived elsewhere.
-    for (gone, note) in
-        [(0, "segment 1 is not available"), (1, "segments 1-2 are"), (2, "segments 1-3 are not available")]
-    {
+    for (gone, note) in [
+        (0, "the file of segment 1 is not"),
+        (1, "the files of segments 1-2 are"),
+        (2, "the files of segments 1-3 are not"),
+    ] {
         fs::remove_file(&files[gone]).unwrap();
         let found = verified(&stage).await;
         assert!(found.intact && found.note.as_ref().unwrap().starts_with(note), "{found:?}");

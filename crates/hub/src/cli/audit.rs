@@ -45,7 +45,7 @@ const LIST_COLUMNS: [Column; 8] = [
 ];
 
 #[derive(Args)]
-pub(crate) struct Filter {
+pub(crate) struct AuditFilterArgs {
     /// Filter by actor: name of a user or agent, user:ID, agent:ID or hub
     #[arg(long)]
     actor: Option<String>,
@@ -66,7 +66,7 @@ pub(crate) struct Filter {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List audit entries of the running hub, oldest first
-    List(Filter),
+    List(AuditFilterArgs),
     /// Verify that no audit entry was changed or removed
     ///
     /// Exits with 0 if the audit log is intact, else with 1; `kind` then names the cause: `entry_changed`, `rewritten`,
@@ -139,8 +139,8 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
     }
 }
 
-async fn list(context: &CommandContext, filter: Filter) -> Result<(), CliError> {
-    let Filter { actor, action, since, until, limit } = filter;
+async fn list(context: &CommandContext, filter: AuditFilterArgs) -> Result<(), CliError> {
+    let AuditFilterArgs { actor, action, since, until, limit } = filter;
     let filters = [("actor", actor), ("action", action), ("since", since), ("until", until)];
     let path = format!("/audit{}", query_string(filters));
     let entries = context.api()?.list(&path, limit.unwrap_or(50)).await?;
