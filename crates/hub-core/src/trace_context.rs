@@ -53,8 +53,8 @@ impl TraceContext {
     /// Returns the context of a span of this hub in the same trace: the state of the trace stays.
     #[must_use]
     pub fn continued_by(self, span: TraceContext) -> Self {
-        let state = self.state.filter(|_| self.trace == span.trace);
-        TraceContext { state, ..span }
+        let TraceContext { trace, state, .. } = self;
+        TraceContext { state: state.filter(|_| trace == span.trace), ..span }
     }
 
     /// Returns the `_meta` members of an MCP request with this context.

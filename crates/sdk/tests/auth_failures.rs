@@ -65,7 +65,7 @@ async fn a_store_that_cannot_be_read_is_in_nobodys_way() {
         client.call("hi", ()).await.unwrap();
         client.close().await;
     };
-    listening.run_until(work).await.unwrap();
+    Box::pin(listening.run_until(work)).await.unwrap();
 }
 
 #[tokio::test]

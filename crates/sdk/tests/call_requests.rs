@@ -128,7 +128,7 @@ fn a_call_can_decline() {
 async fn ask_concurrently(client: &Client, topics: &[&'static str]) {
     let all_open = Arc::new(Barrier::new(topics.len()));
     let mut calls = tokio::task::JoinSet::new();
-    for topic in topics.iter().copied() {
+    for &topic in topics {
         let all_open = all_open.clone();
         let call = client.call("ask", json!({ "topic": topic })).on_server_request(move |request| {
             let all_open = all_open.clone();
@@ -139,7 +139,7 @@ async fn ask_concurrently(client: &Client, topics: &[&'static str]) {
             }
         });
         calls.spawn(async move {
-            assert_eq!(call.await.unwrap().to_text(), format!("{topic}: {}", topic.to_uppercase()))
+            assert_eq!(call.await.unwrap().to_text(), format!("{topic}: {}", topic.to_uppercase()));
         });
     }
     while let Some(call) = calls.join_next().await {
@@ -478,7 +478,7 @@ mod http {
                 match direction {
                     Direction::Sent => conversation.record_sent(text),
                     Direction::Received => {
-                        found.lock().unwrap().extend(conversation.check_received(text).err())
+                        found.lock().unwrap().extend(conversation.check_received(text).err());
                     }
                 }
             })

@@ -42,12 +42,11 @@ impl Calls {
             return Err(Error::invalid("as_agent", text));
         }
         let (tenant, missing) = (actor.tenant(), || Error::not_found("agent", shorten(name)));
-        let id = match name.parse() {
-            Ok(id) => id,
-            Err(_) => {
-                let found = self.context.store.document_by_name(tenant, DocumentKind::Agent, name).await?;
-                found.ok_or_else(missing)?.document.key.id.parse()?
-            }
+        let id = if let Ok(id) = name.parse() {
+            id
+        } else {
+            let found = self.context.store.document_by_name(tenant, DocumentKind::Agent, name).await?;
+            found.ok_or_else(missing)?.document.key.id.parse()?
         };
         let snapshot = self.identity.agent_snapshot(tenant, id).await?.ok_or_else(missing)?;
         if !snapshot.agent.enabled {

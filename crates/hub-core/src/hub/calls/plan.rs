@@ -125,7 +125,7 @@ impl Calls {
         let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
         let CallRequest { arguments, session, trace, .. } = request;
         let plan =
-            PlannedCall { rates, trace, ..self.planned_call(agent, target, decided, (session, arguments)) };
+            PlannedCall { trace, rates, ..self.planned_call(agent, target, decided, (session, arguments)) };
         Ok((plan, reason))
     }
 

@@ -101,7 +101,9 @@ impl Subscriptions {
     /// Removes a subscription and ends its task. Returns whether there was one.
     pub(in crate::hub) fn remove(&self, key: &SubscriptionKey) -> bool {
         let removed = lock(&self.0).remove(key);
-        removed.iter().for_each(|state| state.end.notify_one());
+        if let Some(state) = &removed {
+            state.end.notify_one();
+        }
         removed.is_some()
     }
 
@@ -115,10 +117,10 @@ impl Subscriptions {
 
     /// Removes the subscriptions of a subject and ends their tasks.
     pub(in crate::hub) fn remove_subject(&self, tenant: TenantId, subject: Subject) {
-        let removed = lock(&self.0)
-            .extract_if(|key, _| (key.tenant, key.subject) == (tenant, subject))
-            .collect::<Vec<_>>();
-        removed.iter().for_each(|(_, state)| state.end.notify_one());
+        let is_removed = |key: &SubscriptionKey| (key.tenant, key.subject) == (tenant, subject);
+        for (_, state) in lock(&self.0).extract_if(|key, _| is_removed(key)) {
+            state.end.notify_one();
+        }
     }
 
     /// Lists the subscriptions of a subject to resources of a server, by URI.

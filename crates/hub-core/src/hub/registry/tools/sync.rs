@@ -297,27 +297,10 @@ impl Registry {
             version,
         ));
         if has_changes || before.last_synced.is_none() {
-            let entry =
-                audit::AuditEntry::new(now, "hub", "server.synced").with("server", server.id.to_string());
-            let count = |names: &[String]| names.len();
-            batch = batch.audit(
-                entry
-                    .with("tools", found.tools)
-                    .with("added", count(&found.added))
-                    .with("changed", count(&found.changed))
-                    .with("removed", count(&found.removed))
-                    .with("restored", count(&found.restored)),
-            );
+            batch = batch.audit(synced_entry(now, server.id, &found));
         }
         if has_changes {
-            let summaries = [&found.added, &found.changed, &found.removed, &found.restored].map(|names| {
-                let first: Vec<_> = names.iter().take(MAX_EVENT_NAMES).map(|name| shorten(name)).collect();
-                json!({ "count": names.len(), "first": first })
-            });
-            let [added, changed, removed, restored] = summaries;
-            let body = json!({ "server": server.id, "tools": found.tools, "added": added, "changed": changed,
-                "removed": removed, "restored": restored });
-            batch = batch.with_event(NewEvent::new("tools", body));
+            batch = batch.with_event(changed_tools_event(server.id, &found));
         }
         let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
         let (tool_names, id) = (self.tool_names.clone(), server.id);
@@ -355,4 +338,30 @@ pub(in crate::hub) fn tool_document(tool: &ToolRecord) -> Result<crate::store::D
 pub(in crate::hub) fn tool_id(server: ServerId, name: &str) -> String {
     let digest = Digest::of("linchpin tool id").part(name).finish().to_string();
     format!("{server}.{}", &digest[..32])
+}
+
+/// Creates the audit entry of a sync.
+fn synced_entry(now: Timestamp, server: ServerId, found: &SyncReport) -> audit::AuditEntry {
+    let count = |names: &[String]| names.len();
+    audit::AuditEntry::new(now, "hub", "server.synced")
+        .with("server", server.to_string())
+        .with("tools", found.tools)
+        .with("added", count(&found.added))
+        .with("changed", count(&found.changed))
+        .with("removed", count(&found.removed))
+        .with("restored", count(&found.restored))
+}
+
+/// Creates the event of changed tools, with the first names of each kind of change.
+fn changed_tools_event(server: ServerId, found: &SyncReport) -> NewEvent {
+    let summary = |names: &[String]| {
+        let first: Vec<_> = names.iter().take(MAX_EVENT_NAMES).map(|name| shorten(name)).collect();
+        json!({ "count": names.len(), "first": first })
+    };
+    let body = json!({
+        "server": server, "tools": found.tools,
+        "added": summary(&found.added), "changed": summary(&found.changed),
+        "removed": summary(&found.removed), "restored": summary(&found.restored),
+    });
+    NewEvent::new("tools", body)
 }
