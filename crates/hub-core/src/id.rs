@@ -86,6 +86,8 @@ ids! {
     ApprovalId, "approval";
     /// Id of an approval rule.
     ApprovalRuleId, "approval rule";
+    /// Id of an open server request of a call.
+    ServerRequestId, "server request";
     /// Id of an API token.
     TokenId, "token";
     /// Id of a secret in the vault.

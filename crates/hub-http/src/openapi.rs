@@ -15,6 +15,7 @@ const PATH_PARAMETERS: [(&str, &str); 13] = [
     ("call", "Call id"),
     ("approval", "Approval id"),
     ("rule", "Id of an approval rule"),
+    ("server_request", "Id of an open server request"),
     ("agent", "Agent id"),
     ("token", "Token id"),
     ("user", "User id"),

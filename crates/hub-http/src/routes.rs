@@ -8,7 +8,8 @@ use linchpin_hub_core::hub::tokens::TokenView;
 use linchpin_hub_core::hub::users::UserView;
 use linchpin_hub_core::hub::{
     ApprovalRuleView, ApprovalView, AuditVerification, AuditView, CallView, ClientConfig, ConnectReport,
-    CredentialView, LoginLink, ProbeReport, ServerView, SubscriptionView, SyncReport, ToolView,
+    CredentialView, LoginLink, ProbeReport, ServerRequestView, ServerView, SubscriptionView, SyncReport,
+    ToolView,
 };
 use linchpin_hub_core::permission::Permission::{
     AgentsRead, AgentsWrite, ApprovalRulesRead, ApprovalRulesWrite, ApprovalsDecide, ApprovalsRead,
@@ -26,6 +27,7 @@ use crate::api::calls::{self, NewCall};
 use crate::api::credentials::{self, AGENT_PARAMETER, NewCredential, NewSecret};
 use crate::api::keys::{self, RotateKeys, RotatedKeys};
 use crate::api::resources_prompts::{self, PromptArguments, ResourceUri};
+use crate::api::server_requests::{self, Reply};
 use crate::api::servers::{self, NewServer, ServerChanges, TestServerRequest, TrustedTools};
 use crate::api::sessions::{self, CallerView, LoginRequest};
 use crate::api::sign_ins;
@@ -155,6 +157,13 @@ pub(crate) fn all_routes() -> Vec<Route> {
             .query(&calls::FILTERS).paged().returns::<Page<CallView>>(),
         get(CallsRead, "/calls/{call}", calls::get).summary("Get a call with its arguments, status and result").returns::<CallView>(),
         post(CallsCancel, "/calls/{call}/cancel", calls::cancel).summary("Cancel a call that has not finished").returns::<CallView>(),
+        get(CallsRead, "/calls/{call}/requests", server_requests::list_of_call).summary("List the open server requests of a call, oldest first")
+            .paged().returns::<Page<ServerRequestView>>(),
+
+        get(CallsRead, "/server-requests", server_requests::list).summary("List the open server requests of all calls at this hub, oldest first")
+            .paged().returns::<Page<ServerRequestView>>(),
+        post(ToolsCall, "/server-requests/{server_request}/reply", server_requests::reply).summary("Reply to an open server request, once")
+            .body::<Reply>().no_content(),
 
         get(ApprovalsRead, "/approvals", approvals::list).summary("List approvals, newest first")
             .query(&approvals::FILTERS).paged().returns::<Page<ApprovalView>>(),

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::attempt::ConnectAttempt;
-pub(crate) use self::open::{backoff, is_retryable, with_egress_hint};
+pub(crate) use self::open::{all_capabilities, backoff, is_retryable, with_egress_hint};
 use crate::actor::{Actor, Subject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{EventLog, NewEvent};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linchpin::auth::{ApiKey, Basic, Bearer};
-use linchpin::client::{Command, ListChanged};
+use linchpin::client::{Command, ListChanged, ServerRequest};
 use linchpin::egress::{Egress, Redirects, Target};
-use linchpin::{CallError, Client, ClientBuilder, ClientError};
+use linchpin::model::{ClientCapabilities, ElicitationCapability, RootsCapability, SamplingCapability};
+use linchpin::{CallError, Client, ClientBuilder, ClientError, code};
+use serde_json::json;
 
 use super::{AuthMaterial, ConnectionPool, Processes};
 use crate::error::{Error, ErrorKind, Result};
@@ -45,6 +47,9 @@ pub(super) async fn open(
         let builder = builder(server, proof, egress, processes, redactor)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
         let builder = builder.on_list_changed(changed.clone()).on_resource_updated(updated.clone());
+        let builder = builder.on_server_request(all_capabilities(), |request| async move {
+            Err(request_without_call_error(&request))
+        });
         let builder = with_limits(builder, &server.settings.limits);
         let builder = match server.settings.revision {
             Some(revision) => builder.revisions([revision]),
@@ -66,6 +71,28 @@ pub(super) async fn open(
             Err(error) => return Err(connect_error(server, &error, redactor)),
         }
     }
+}
+
+/// Returns the client capabilities for server requests that the hub declares: elicitation, sampling and roots.
+pub(crate) fn all_capabilities() -> ClientCapabilities {
+    let supported = || Some(json!({}));
+    ClientCapabilities {
+        elicitation: Some(ElicitationCapability { form: supported(), url: supported() }),
+        sampling: Some(SamplingCapability { context: None, tools: supported() }),
+        roots: Some(RootsCapability { list_changed: None }),
+        ..ClientCapabilities::default()
+    }
+}
+
+/// Returns the error for a server request that belongs to no call in flight.
+fn request_without_call_error(request: &ServerRequest) -> linchpin::Error {
+    let what = match request {
+        ServerRequest::Elicit(_) => "an elicitation",
+        ServerRequest::Sample(_) => "a sampling request",
+        ServerRequest::Roots => "a request for the roots",
+    };
+    let text = format!("{what} belongs to no tool call in flight: send it while a tool runs");
+    linchpin::Error::rpc(code::INTERNAL_ERROR, text)
 }
 
 /// Applies the limits that every transport has.

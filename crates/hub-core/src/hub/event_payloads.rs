@@ -1,11 +1,12 @@
-//! Constructors of the hub's events about calls, approvals, servers, agents, users, sessions and tokens. An event is
+//! Constructors of the hub's events about calls, approvals, server requests, servers, agents, users, sessions and tokens. An event is
 //! published with the commit of its change, where there is one.
 
 use serde_json::json;
 
 use crate::actor::Subject;
 use crate::events::{Event, NewEvent};
-use crate::id::{AgentId, ApprovalId, ApprovalRuleId, CallId, ServerId, UserId};
+use crate::hub::calls::handle::CallProgress;
+use crate::id::{AgentId, ApprovalId, ApprovalRuleId, CallId, ServerId, ServerRequestId, UserId};
 use crate::store::{ApprovalStatus, CallStatus};
 
 /// Kind of the event for ended sessions.
@@ -31,6 +32,24 @@ pub(super) fn approval(id: ApprovalId, call: CallId, decision: ApprovalStatus) -
 /// Creates the event of an approval rule that was created, was revoked or has expired.
 pub(super) fn approval_rule(id: ApprovalRuleId, agent: AgentId, change: &str) -> NewEvent {
     NewEvent::new("approval_rule", json!({ "rule": id, "agent": agent, "change": change }))
+}
+
+/// Creates the event of the progress of a call.
+pub(super) fn progress(id: CallId, progress: &CallProgress) -> NewEvent {
+    let CallProgress { progress, total, message } = progress;
+    let body = json!({ "call": id, "progress": progress, "total": total, "message": message });
+    NewEvent::new("call.progress", body)
+}
+
+/// Creates the event of a server request that waits for a reply.
+pub(super) fn server_request_opened(id: ServerRequestId, call: CallId) -> NewEvent {
+    NewEvent::new("server_request.opened", json!({ "server_request": id, "call": call }))
+}
+
+/// Creates the event of a server request that waits no more.
+pub(super) fn server_request_closed(id: ServerRequestId, call: CallId, action: &str) -> NewEvent {
+    let body = json!({ "server_request": id, "call": call, "action": action });
+    NewEvent::new("server_request.closed", body)
 }
 
 /// Creates the event of a changed server.

@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use linchpin_hub_core::Error;
 use linchpin_hub_core::approval_rule::MAX_SESSION_LEN;
-use linchpin_hub_core::hub::{CallRequest, CallView, ToolRef};
+use linchpin_hub_core::hub::{CallOptions, CallRequest, CallView, ServerRequestKind, ToolRef};
 use linchpin_hub_core::id::ServerId;
 use linchpin_hub_core::object_reader::ObjectReader;
 use linchpin_hub_core::store::CallFilter;
@@ -57,15 +57,18 @@ pub(crate) struct NewCall {
     /// Name or id of the agent with whose credential the calling user tries the tool. Only for servers with credentials
     /// per agent.
     as_agent: Option<String>,
+    /// Whether the caller replies to the elicitations of the server, which wait for a reply until the call ends.
+    /// Otherwise they are declined at once. Default: false
+    replies: Option<bool>,
 }
 
 pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let tool = take_tool(&mut form)?;
     let (arguments, session) = (take_arguments(&mut form), take_session(&mut form)?);
-    let as_agent = take_agent(&mut form)?;
+    let (as_agent, options) = (take_agent(&mut form)?, take_options(&mut form)?);
     form.finish()?;
-    run_call(&request, CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) }).await
+    run_call(&request, CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) }, options).await
 }
 
 /// Takes the tool from a request body: its qualified name, or its server and upstream name.
@@ -105,6 +108,15 @@ pub(super) fn take_agent(form: &mut ObjectReader) -> Result<Option<String>> {
     Ok(form.string("as_agent", 200)?)
 }
 
+/// Takes the options of a call from a request body.
+pub(super) fn take_options(form: &mut ObjectReader) -> Result<CallOptions> {
+    let replies = match form.boolean("replies")? {
+        Some(true) => vec![ServerRequestKind::Form, ServerRequestKind::Url],
+        _ => Vec::new(),
+    };
+    Ok(CallOptions { replies, ..CallOptions::default() })
+}
+
 /// Returns the W3C trace context in the headers of a request, if it is valid and there is only one.
 fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
     let mut parents = headers.get_all(TRACEPARENT).iter();
@@ -119,14 +131,18 @@ fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
 }
 
 /// Starts a call and returns its outcome, or its current state if the client does not wait.
-pub(super) async fn run_call(request: &ApiRequest, call: CallRequest) -> Result<Response> {
+pub(super) async fn run_call(
+    request: &ApiRequest,
+    call: CallRequest,
+    options: CallOptions,
+) -> Result<Response> {
     let call = CallRequest { trace: trace_context(&request.headers), ..call };
     let prefers = request.headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     let mut prefers = prefers.flat_map(|value| value.split(',')).map(str::trim);
     let is_async = prefers.any(|preference| preference.eq_ignore_ascii_case("respond-async"));
     let wait = request.query.flag("wait").unwrap_or(!is_async);
     let (hub, actor) = (request.hub(), request.actor()?);
-    let mut call = hub.calls().submit_call(actor, call, wait).await?;
+    let mut call = hub.calls().submit_call(actor, call, options, wait).await?;
     if wait && !call.status.is_final() {
         request.body_released.notify_one(); // an approval may take long
         call = hub.calls().wait(actor, call.id).await?;

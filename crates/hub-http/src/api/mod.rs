@@ -10,6 +10,7 @@ pub(crate) mod credentials;
 pub(crate) mod export;
 pub(crate) mod keys;
 pub(crate) mod resources_prompts;
+pub(crate) mod server_requests;
 pub(crate) mod servers;
 pub(crate) mod sessions;
 pub(crate) mod sign_ins;

@@ -42,6 +42,9 @@ pub(crate) struct CallArguments {
     /// Name or id of the agent with whose credential the calling user tries the tool. Only for servers with credentials
     /// per agent.
     as_agent: Option<String>,
+    /// Whether the caller replies to the elicitations of the server, which wait for a reply until the call ends.
+    /// Otherwise they are declined at once. Default: false
+    replies: Option<bool>,
 }
 
 pub(crate) async fn list(request: ApiRequest) -> Result<Response> {
@@ -72,8 +75,9 @@ pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
 pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let (arguments, session) = (calls::take_arguments(&mut form), calls::take_session(&mut form)?);
-    let as_agent = calls::take_agent(&mut form)?;
+    let (as_agent, options) = (calls::take_agent(&mut form)?, calls::take_options(&mut form)?);
     form.finish()?;
     let tool = ToolRef::Qualified(request.path("tool").to_owned());
-    calls::run_call(&request, CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) }).await
+    let call = CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) };
+    calls::run_call(&request, call, options).await
 }

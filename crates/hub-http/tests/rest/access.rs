@@ -20,7 +20,7 @@ fn operations() -> Vec<(String, String, Option<Permission>)> {
                 .replace("{format}", "openai")
                 .replace("{client}", "cursor");
             let id = "00000000-0000-0000-0000-000000000001";
-            let path = ["call", "approval", "rule", "agent", "token", "user", "sign_in"]
+            let path = ["call", "approval", "rule", "server_request", "agent", "token", "user", "sign_in"]
                 .iter()
                 .fold(path, |path, name| path.replace(&format!("{{{name}}}"), id));
             assert!(!path.contains('{'), "{path}");

@@ -15,6 +15,7 @@ mod openapi;
 mod page;
 mod passwords;
 mod retries;
+mod server_requests;
 mod servers;
 mod sign_in;
 mod status;

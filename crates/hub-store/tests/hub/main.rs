@@ -32,6 +32,7 @@ mod rejections;
 mod resources_prompts;
 mod segments;
 mod server_info;
+mod server_requests;
 mod snapshots;
 mod statuses;
 mod subscriptions;

@@ -108,7 +108,7 @@ async fn a_call_that_times_out_cancels_its_task() {
         let works = TaskServer::new(revision).await;
         // On a busy machine the tool may not start in time: then the call is repeated with more time.
         for seconds in [1, 4, 16] {
-            let timeout = json!({ "timeout_ms": seconds * 1_000 });
+            let timeout = json!({ "timeout_ms": seconds * 1_000, "max_call_ms": seconds * 1_000 });
             works.stage.hub.registry().update_server(local_user(ADA), "works", timeout).await.unwrap();
             let call = works.call("stuck", true).await;
             assert_eq!(call.status, CallStatus::Unknown, "{revision}");

@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::execute::{ApprovalUse, CallStart};
+use super::handle::{CallEvent, CallOptions, CallerChannel};
 use super::plan::PlannedCall;
 use super::records::CallView;
 use crate::actor::Actor;
@@ -96,6 +97,20 @@ impl CallRequest {
     }
 }
 
+/// Request of a call that has passed or failed its admission.
+pub(super) enum SubmittedCall {
+    /// The call waits for an approval, or was rejected: its record.
+    Recorded(Box<CallView>),
+    /// The call runs; the receiver yields its outcome.
+    Running(CallId, oneshot::Receiver<CallView>),
+}
+
+impl SubmittedCall {
+    fn recorded(view: CallView) -> Self {
+        SubmittedCall::Recorded(Box::new(view))
+    }
+}
+
 impl Calls {
     /// Calls a tool and returns the call record, also if the policy or a user denies the call. With `wait`, waits for a
     /// pending approval.
@@ -105,7 +120,7 @@ impl Calls {
         request: CallRequest,
         wait: bool,
     ) -> Result<CallView> {
-        let call = self.submit_call(actor, request, wait).await?;
+        let call = self.submit_call(actor, request, CallOptions::default(), wait).await?;
         if wait && !call.status.is_final() { Box::pin(self.wait(actor, call.id)).await } else { Ok(call) }
     }
 
@@ -114,15 +129,32 @@ impl Calls {
         self: &Arc<Self>,
         actor: Actor,
         request: CallRequest,
+        options: CallOptions,
         wait: bool,
     ) -> Result<CallView> {
-        let retry_request = self.context.store.shared().map(|_| request.clone());
+        match self.submit(actor, request, CallerChannel::new(options)).await? {
+            SubmittedCall::Recorded(view) => Ok(*view),
+            SubmittedCall::Running(id, outcome) if wait => {
+                outcome.await.map_err(|_| unknown_outcome_error(id))
+            }
+            SubmittedCall::Running(id, _) => Box::pin(self.call(actor, id)).await,
+        }
+    }
+
+    /// Admits a call and starts it, unless it is rejected or waits for an approval.
+    pub(super) async fn submit(
+        self: &Arc<Self>,
+        actor: Actor,
+        request: CallRequest,
+        caller: CallerChannel,
+    ) -> Result<SubmittedCall> {
+        let retry = self.context.store.shared().map(|_| (request.clone(), caller.clone()));
         let server = request.tool.server().map(str::to_owned);
         let mut consumed = ConsumedLimits::default();
-        match (self.try_call(actor, request, wait, &mut consumed).await, retry_request) {
+        match (self.try_call(actor, request, caller, &mut consumed).await, retry) {
             // Another hub has just changed a document that the decision is based on: decide again, once.
-            (Err(error), Some(retry_request)) if error.code() == "version_conflict" => {
-                self.try_call(actor, retry_request, wait, &mut consumed).await
+            (Err(error), Some((request, caller))) if error.code() == "version_conflict" => {
+                self.try_call(actor, request, caller, &mut consumed).await
             }
             (Err(error), _) => Err(match server {
                 Some(server) => Box::pin(self.registry.explain_missing_tool(actor, &server, error)).await,
@@ -136,9 +168,9 @@ impl Calls {
         self: &Arc<Self>,
         actor: Actor,
         request: CallRequest,
-        wait: bool,
+        caller: CallerChannel,
         consumed: &mut ConsumedLimits,
-    ) -> Result<CallView> {
+    ) -> Result<SubmittedCall> {
         if !request.arguments.is_object() {
             return Err(Error::invalid("arguments", "must be an object"));
         }
@@ -146,9 +178,9 @@ impl Calls {
             check_session(session)?;
         }
         match self.plan_ready_call(actor, request, *consumed).await {
-            Ok((plan, reason)) => self.run_call(actor, plan, reason, wait).await,
+            Ok((plan, reason)) => self.run_call(actor, PlannedCall { caller, ..plan }, reason).await,
             // Boxed, as its state is large and few calls take this path.
-            Err(request) => Box::pin(self.admit_call(actor, request, wait, consumed)).await,
+            Err(request) => Box::pin(self.admit_call(actor, request, caller, consumed)).await,
         }
     }
 
@@ -157,9 +189,9 @@ impl Calls {
         self: &Arc<Self>,
         actor: Actor,
         request: CallRequest,
-        wait: bool,
+        caller: CallerChannel,
         consumed: &mut ConsumedLimits,
-    ) -> Result<CallView> {
+    ) -> Result<SubmittedCall> {
         if !consumed.agent {
             // Before any lookup: an unknown tool consumes the limit as well.
             self.consume_rate_limit(actor, || {
@@ -169,18 +201,22 @@ impl Calls {
             consumed.agent = true;
         }
         self.check_running_calls(actor)?;
-        let plan = self.plan(actor, request).await?;
+        let plan = PlannedCall { caller, ..self.plan(actor, request).await? };
         let (reason, needs_approval) = match plan.decision {
             PolicyDecision::Deny(reason) => {
                 return self
                     .record_rejection(actor, plan, CallStatus::Denied, reason.code(), reason.text())
-                    .await;
+                    .await
+                    .map(SubmittedCall::recorded);
             }
             PolicyDecision::RequireApproval(reason) => (reason, true),
             PolicyDecision::Allow(reason) => (reason, false),
         };
         if let Err(faults) = self.check_arguments(&plan.target.tool, &plan.arguments) {
-            return self.record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults).await;
+            return self
+                .record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults)
+                .await
+                .map(SubmittedCall::recorded);
         }
         if !consumed.server {
             let limited = || {
@@ -190,27 +226,23 @@ impl Calls {
             consumed.server = true;
         }
         if needs_approval {
+            plan.caller.report(CallEvent::Status(CallStatus::Pending));
             self.request_approval(actor, &plan, reason).await?;
-            return self.call(actor, plan.id).await;
+            return self.call(actor, plan.id).await.map(SubmittedCall::recorded);
         }
-        self.run_call(actor, plan, reason, wait).await
+        self.run_call(actor, plan, reason).await
     }
 
-    /// Starts a call. With `wait`, waits for its outcome.
+    /// Starts a call that is allowed.
     async fn run_call(
         self: &Arc<Self>,
         actor: Actor,
         plan: PlannedCall,
         reason: PolicyReason,
-        wait: bool,
-    ) -> Result<CallView> {
+    ) -> Result<SubmittedCall> {
         let id = plan.id;
-        let outcome_receiver = self.start_call(actor, plan, None, reason.code()).await?;
-        if wait {
-            outcome_receiver.await.map_err(|_| unknown_outcome_error(id))
-        } else {
-            Box::pin(self.call(actor, id)).await
-        }
+        let outcome = self.start_call(actor, plan, None, reason.code()).await?;
+        Ok(SubmittedCall::Running(id, outcome))
     }
 
     /// Starts a call in its own task, so that it finishes even if the caller is dropped. Returns after the start is
@@ -324,6 +356,8 @@ impl Calls {
     /// Stores a call and a request for its approval by a user.
     async fn request_approval(&self, actor: Actor, plan: &PlannedCall, reason: PolicyReason) -> Result<()> {
         let now = self.context.platform.now();
+        let approval_expires =
+            now.saturating_add(self.context.options.approval_lifetime).unwrap_or(Timestamp::MAX);
         let call = self.call_record(actor, plan, CallStatus::Pending).await?;
         let approval = Approval {
             id: ApprovalId::new(&*self.context.platform),
@@ -332,7 +366,7 @@ impl Calls {
             decision: ApprovalStatus::Open,
             decided_by: None,
             created: now,
-            expires: now.saturating_add(self.context.options.approval_lifetime).unwrap_or(Timestamp::MAX),
+            expires: approval_expires,
             decided: None,
         };
         let entry = self.call_entry(actor, "approval.requested", plan).with("reason", reason.code());
@@ -346,6 +380,8 @@ impl Calls {
             .change(StoreChange::InsertCall(Box::new(call)))
             .change(StoreChange::InsertApproval(approval));
         batch.changes.extend(self.version_preconditions(plan));
+        // Before the commit: the approval may be used as soon as it is stored.
+        self.pending_callers.insert(actor.tenant(), plan, now, approval_expires);
         self.context.store.commit(actor.tenant(), batch).await
     }
 
@@ -378,7 +414,7 @@ impl Calls {
 }
 
 /// Creates the error for a call whose outcome is unknown.
-fn unknown_outcome_error(call: CallId) -> Error {
+pub(super) fn unknown_outcome_error(call: CallId) -> Error {
     let text = format!("the hub stopped while call {call} was running: its outcome is unknown");
     Error::new(error::ErrorKind::Unavailable, "outcome_unknown", text)
 }

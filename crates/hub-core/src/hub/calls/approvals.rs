@@ -322,6 +322,7 @@ impl Calls {
                 credential_agent: None,
                 trace: None,
                 rates: Vec::new(),
+                caller: self.pending_callers.find(tenant, call.id),
             },
         ))
     }

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
+use super::exchange::CallExchange;
+use super::handle::CallEvent;
 use super::plan::PlannedCall;
 use super::records::CallView;
 use super::target::CallTarget;
@@ -148,6 +150,10 @@ impl Calls {
         if !open.is_started {
             return;
         }
+        if approval.is_some() {
+            self.pending_callers.remove(tenant, plan.id);
+        }
+        plan.caller.report(CallEvent::Status(CallStatus::Running));
         let outcome_data = tokio::select! {
             biased;
             outcome_data = self.send_call(actor, &plan) => outcome_data,
@@ -217,30 +223,36 @@ impl Calls {
     }
 
     /// Sends the call to the server, once, with the credentials of the caller.
-    async fn send_call(&self, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
+    async fn send_call(self: &Arc<Self>, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
         let access =
             match self.upstream.upstream_access(plan.upstream_actor(actor), &plan.target.server).await {
                 Ok(access) => access,
                 Err(error) => return ExecutionOutcome::without_result(CallStatus::Error, error.message()),
             };
+        let max = plan.target.server.settings.limits.max_call(plan.target.server.settings.timeout);
+        let expires = self.context.platform.now().saturating_add(max).unwrap_or(Timestamp::MAX);
+        let exchange = CallExchange::new(self, actor, plan, access.clone(), expires);
         let redactor = &access.redactor;
-        let mut sent = self.send_once(actor, plan).await;
-        if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
-            // The connection had closed before: nothing was sent.
-            sent = Box::pin(self.send_once(actor, plan)).await;
-        }
+        let send = async {
+            let sent = self.send_once(actor, plan, &exchange).await;
+            if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
+                // The connection had closed before: nothing was sent.
+                return Box::pin(self.send_once(actor, plan, &exchange)).await;
+            }
+            sent
+        };
+        let sent = tokio::select! {
+            biased;
+            sent = send => sent,
+            never = exchange.publish_progress() => match never {},
+        };
         let mut outcome_data = match sent {
             Err(error) => ExecutionOutcome::without_result(
                 CallStatus::Error,
                 redactor.redact_text(error.message().to_owned()),
             ),
-            Ok(None) => {
-                let time = plan.target.server.settings.timeout;
-                ExecutionOutcome::without_result(
-                    CallStatus::Unknown,
-                    format!("no response within {time:?}: the outcome of the call is unknown"),
-                )
-            }
+            Ok(None) => timed_out(&CallError::TimedOut(max)),
+            Ok(Some(Err(ClientError::Call(error @ CallError::TimedOut(_))))) => timed_out(&error),
             Ok(Some(Ok(result))) => {
                 let result = redactor.redact(to_value(&result, Revision::LATEST));
                 let BoundedResult { result, is_error, warning, text: summary } =
@@ -257,12 +269,10 @@ impl Calls {
                 )
             }
         };
-        if plan.requested_arguments.is_some() {
-            let edited = "a user edited the arguments before the call was sent";
-            outcome_data.warning = Some(
-                outcome_data.warning.map_or_else(|| edited.to_owned(), |other| format!("{edited}; {other}")),
-            );
-        }
+        let edited = "a user edited the arguments before the call was sent";
+        let edited = plan.requested_arguments.is_some().then(|| edited.to_owned());
+        let warnings = [edited, exchange.warning(), outcome_data.warning].into_iter().flatten();
+        outcome_data.warning = warnings.reduce(|all, next| format!("{all}; {next}"));
         outcome_data
     }
 
@@ -276,25 +286,28 @@ impl Calls {
         }
     }
 
-    /// Sends a call and returns its result; `None` after the timeout, which includes tasks and server requests.
+    /// Sends a call and returns its result. Progress, tasks and server requests extend the timeout of the server up to
+    /// its maximum duration of a call; `None` after that.
     async fn send_once(
         &self,
         actor: Actor,
         plan: &PlannedCall,
+        exchange: &Arc<CallExchange>,
     ) -> Result<Option<Result<CallToolResult, ClientError>>> {
         let CallTarget { server, tool, .. } = &*plan.target;
         let actor = plan.upstream_actor(actor);
         let (client, time) = (self.upstream.connection_for(actor, server).await?, server.settings.timeout);
-        // The timeout below is the only one that applies: each single request has twice as long.
-        let mut call = client.call(tool.name.as_str(), &plan.arguments).timeout(2 * time);
+        let max = server.settings.limits.max_call(time);
+        let call = client.call(tool.name.as_str(), &plan.arguments).timeout(time).extend_on_progress(max);
+        let mut call = exchange.attach(call);
         if tool.requires_task() {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
-            call = call.as_task(2 * time);
+            call = call.as_task(2 * max);
         }
         if let Some(trace) = self.trace_of(plan) {
             call = call.meta(trace.to_meta());
         }
-        let response = tokio::time::timeout(time, call.into_future()).await.ok();
+        let response = tokio::time::timeout(max, call.into_future()).await.ok();
         if let Some(Err(error)) = &response {
             self.upstream.failed_request(&client, error).await;
         }
@@ -332,7 +345,8 @@ impl Calls {
         }
         let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| stores_history)).await;
         let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments: stores_history };
-        let batch = Batch::new().change(StoreChange::FinishCall { call: plan.id, outcome }).audit(entry);
+        let batch = self.close_server_requests(tenant, plan.id, Batch::new());
+        let batch = batch.change(StoreChange::FinishCall { call: plan.id, outcome }).audit(entry);
         let mut batch = batch.with_event(plan.status_event(status));
         if !stores_history {
             self.recent_results.insert(tenant, view); // for callers that are waiting now
@@ -405,6 +419,14 @@ impl Calls {
             }
         }
     }
+}
+
+/// Returns the outcome of a call whose server has not responded in time.
+fn timed_out(error: &CallError) -> ExecutionOutcome {
+    ExecutionOutcome::without_result(
+        CallStatus::Unknown,
+        format!("{error}: the outcome of the call is unknown"),
+    )
 }
 
 /// Reports whether the tool may have run although the call failed: always, unless it is certain that nothing was sent

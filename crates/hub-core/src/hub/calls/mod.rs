@@ -1,11 +1,14 @@
-//! Call pipeline: admission, approval, execution, cancellation and records of tool calls.
+//! Call pipeline: admission, approval, execution, server requests, cancellation and records of
+//! tool calls.
 
 pub(super) mod admit;
 pub(super) mod approvals;
 mod as_agent;
 pub(super) mod cancel;
 pub(super) mod deferred;
+pub(super) mod exchange;
 pub(super) mod execute;
+pub(super) mod handle;
 pub(super) mod limits;
 pub(super) mod metrics;
 pub(super) mod plan;
@@ -14,6 +17,7 @@ pub(super) mod records;
 pub(super) mod resources_prompts;
 pub(super) mod rules;
 pub(super) mod schema_cache;
+pub(super) mod server_requests;
 pub(super) mod subscriptions;
 pub(super) mod target;
 
@@ -23,9 +27,11 @@ use std::sync::{Arc, Mutex};
 use self::admit::ToolRef;
 use self::deferred::DeferredCommits;
 use self::execute::RunningCall;
+use self::handle::PendingCallers;
 use self::metrics::CallMetrics;
 use self::recent_results::RecentResults;
 use self::schema_cache::SchemaCache;
+use self::server_requests::OpenServerRequests;
 use self::target::CallTarget;
 use super::audit::Audit;
 use super::context::HubContext;
@@ -48,6 +54,9 @@ pub struct Calls {
     targets: Snapshots<(TenantId, ToolRef), CallTarget>,
     /// Running calls, each with its stop signal.
     running: Mutex<HashMap<(TenantId, CallId), RunningCall>>,
+    /// Callers of the calls that wait for an approval.
+    pending_callers: PendingCallers,
+    server_requests: OpenServerRequests,
     recent_results: RecentResults,
     deferred_commits: DeferredCommits,
     metrics: CallMetrics,
@@ -73,6 +82,8 @@ impl Calls {
             schema_cache: SchemaCache::default(),
             targets,
             running: Mutex::default(),
+            pending_callers: PendingCallers::default(),
+            server_requests: OpenServerRequests::default(),
             recent_results: RecentResults::default(),
             deferred_commits: DeferredCommits::default(),
             metrics: CallMetrics::default(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::admit::CallRequest;
+use super::handle::CallerChannel;
 use super::rules::rule_key;
 use super::target::CallTarget;
 use crate::actor::Actor;
@@ -45,6 +46,8 @@ pub(in crate::hub) struct PlannedCall {
     pub(in crate::hub) trace: Option<TraceContext>,
     /// Rate limits that the start of the call consumes.
     pub(in crate::hub) rates: Vec<CallRate>,
+    /// What the caller offers to the running call.
+    pub(in crate::hub) caller: CallerChannel,
 }
 
 impl PlannedCall {
@@ -163,6 +166,7 @@ impl Calls {
             credential_agent: None,
             trace: None,
             rates: Vec::new(),
+            caller: CallerChannel::default(),
         }
     }
 

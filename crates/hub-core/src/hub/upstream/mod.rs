@@ -1,6 +1,6 @@
 //! Upstream servers: connections, credentials, environment secrets, OAuth and the egress policy.
 
-mod access;
+pub(super) mod access;
 mod commit_effects;
 pub(super) mod connect;
 pub(super) mod credentials;

@@ -1,0 +1,166 @@
+//! Exchange between the server of a running call and its caller: progress, log messages and server requests.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use linchpin::client::{Call, CallLog, ClientResult, ServerRequest};
+use linchpin::code;
+use linchpin::model::{CallToolResult, ClientCapabilities, ListRootsResult, LogLevel, LogParams, extension};
+use linchpin::server::Progress;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::handle::{CallEvent, CallProgress, CallerChannel};
+use super::plan::PlannedCall;
+use super::server_requests::{ServerRequestKind, ServerRequestView};
+use crate::actor::Actor;
+use crate::connection::all_capabilities;
+use crate::hub::calls::Calls;
+use crate::hub::event_payloads;
+use crate::hub::upstream::access::UpstreamAccess;
+use crate::id::{CallId, ServerRequestId};
+use crate::lock::lock;
+
+/// Minimum time between two progress events of a call on the event stream.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(400);
+/// Maximum number of server requests of one call.
+const MAX_SERVER_REQUESTS: usize = 100;
+
+/// Exchange of one running call.
+pub(super) struct CallExchange {
+    calls: Arc<Calls>,
+    actor: Actor,
+    call: CallId,
+    caller: CallerChannel,
+    access: Arc<UpstreamAccess>,
+    /// Time at which the call ends at the latest.
+    expires: Timestamp,
+    /// Progress that is not published yet.
+    progress: Mutex<Option<CallProgress>>,
+    has_progress: Notify,
+    /// Number of server requests so far.
+    requests: AtomicUsize,
+    /// Whether a server request was refused because the caller does not reply.
+    has_refused: AtomicBool,
+}
+
+impl CallExchange {
+    pub(super) fn new(
+        calls: &Arc<Calls>,
+        actor: Actor,
+        plan: &PlannedCall,
+        access: Arc<UpstreamAccess>,
+        expires: Timestamp,
+    ) -> Arc<Self> {
+        Arc::new(CallExchange {
+            calls: calls.clone(),
+            actor,
+            call: plan.id,
+            caller: plan.caller.clone(),
+            access,
+            expires,
+            progress: Mutex::default(),
+            has_progress: Notify::new(),
+            requests: AtomicUsize::new(0),
+            has_refused: AtomicBool::new(false),
+        })
+    }
+
+    /// Connects the callbacks of a call with the exchange.
+    pub(super) fn attach(self: &Arc<Self>, call: Call<CallToolResult>) -> Call<CallToolResult> {
+        let (on_progress, on_request, on_log) = (self.clone(), self.clone(), self.clone());
+        let call = call
+            .capabilities(self.capabilities())
+            .progress(move |progress| on_progress.add_progress(&progress))
+            .on_server_request(move |request| on_request.clone().reply_to(request));
+        if self.caller.has_events() {
+            call.log(LogLevel::Info, move |message| on_log.report_log(message))
+        } else {
+            call
+        }
+    }
+
+    /// Returns the capabilities announced with the call: sampling only if the caller replies to it.
+    fn capabilities(&self) -> ClientCapabilities {
+        let ClientCapabilities { sampling, extensions, .. } = all_capabilities();
+        let mut extensions = extensions.unwrap_or_default();
+        extensions.insert(extension::TASKS.to_owned(), json!({}));
+        let sampling = sampling.filter(|_| self.is_replied(ServerRequestKind::Sampling));
+        ClientCapabilities { sampling, extensions: Some(extensions), ..all_capabilities() }
+    }
+
+    fn is_replied(&self, kind: ServerRequestKind) -> bool {
+        self.caller.options.replies.contains(&kind)
+    }
+
+    fn add_progress(&self, progress: &Progress) {
+        let message = progress.message().map(|text| self.access.redactor.redact_text(text.to_owned()));
+        let progress = CallProgress { progress: progress.done(), total: progress.total(), message };
+        self.caller.report(CallEvent::Progress(progress.clone()));
+        *lock(&self.progress) = Some(progress);
+        self.has_progress.notify_one();
+    }
+
+    fn report_log(&self, message: CallLog) {
+        let data = self.access.redactor.redact(message.params.data);
+        self.caller.report(CallEvent::Log(Box::new(LogParams { data, ..message.params })));
+    }
+
+    /// Publishes the progress of the call, at most once per [`PROGRESS_INTERVAL`], until the future is dropped.
+    pub(super) async fn publish_progress(&self) -> Infallible {
+        loop {
+            self.has_progress.notified().await;
+            let progress = lock(&self.progress).take();
+            if let Some(mut progress) = progress {
+                // The events of a cluster are stored in clear text.
+                progress.message.take_if(|_| self.calls.context.store.shared().is_some());
+                let event = event_payloads::progress(self.call, &progress);
+                self.calls.context.events.publish(self.actor.tenant(), event);
+            }
+            tokio::time::sleep(PROGRESS_INTERVAL).await;
+        }
+    }
+
+    /// Returns the warning about server requests that were refused because the caller does not reply to them.
+    pub(super) fn warning(&self) -> Option<String> {
+        let text = "the server requested input from the user, which was declined: the caller of this call does not \
+                    reply to server requests";
+        self.has_refused.load(Ordering::Relaxed).then(|| text.to_owned())
+    }
+
+    /// Replies to a server request: with the reply of the caller, or at once if the caller does not reply to its kind.
+    async fn reply_to(self: Arc<Self>, request: ServerRequest) -> linchpin::Result<ClientResult> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_SERVER_REQUESTS {
+            let text = format!("a call may send at most {MAX_SERVER_REQUESTS} server requests");
+            return Err(linchpin::Error::rpc(code::INTERNAL_ERROR, text));
+        }
+        let kind = ServerRequestKind::of(&request);
+        if kind == ServerRequestKind::Roots && !self.is_replied(kind) {
+            let roots = self.caller.options.roots.clone();
+            return Ok(ClientResult::Roots(ListRootsResult { roots, meta: None }));
+        }
+        if !self.is_replied(kind) {
+            self.has_refused.store(true, Ordering::Relaxed);
+            self.calls.record_refused_server_request(self.actor, self.call, kind).await;
+            return match request {
+                ServerRequest::Elicit(_) => request.decline(),
+                _ => Err(linchpin::Error::rpc(
+                    code::INTERNAL_ERROR,
+                    format!("the caller of this call does not reply to {} requests", kind.name()),
+                )),
+            };
+        }
+        let calls = &self.calls;
+        let id = ServerRequestId::new(&*calls.context.platform);
+        let times = (calls.context.platform.now(), self.expires);
+        let view = ServerRequestView::new((id, self.call), &request, &self.access.redactor, times);
+        let opened = CallEvent::ServerRequestOpened(Box::new(view.clone()));
+        let opened = self.caller.report_reliably(opened);
+        let reply = calls.wait_for_reply(self.actor, (request, view), opened).await;
+        self.caller.report(CallEvent::ServerRequestClosed(id));
+        reply
+    }
+}
