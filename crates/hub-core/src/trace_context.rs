@@ -52,9 +52,9 @@ impl TraceContext {
 
     /// Returns the context of a span of this hub in the same trace: the state of the trace stays.
     #[must_use]
-    pub fn continued_by(self, span: TraceContext) -> Self {
+    pub fn continued_by(self, span: &TraceContext) -> Self {
         let TraceContext { trace, state, .. } = self;
-        TraceContext { state: state.filter(|_| trace == span.trace), ..span }
+        TraceContext { state: state.filter(|_| trace == span.trace), ..*span }
     }
 
     /// Returns the `_meta` members of an MCP request with this context.

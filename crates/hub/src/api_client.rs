@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use linchpin::auth::Secret;
-use linchpin::egress::{Body, Egress, EgressErrorKind, Policy, Target};
+use linchpin::egress::{Body, Egress, EgressErrorKind, Policy, ResponseBody, Target};
 use serde_json::{Value, json};
 
 use crate::config::{HubPaths, LocationArgs, env_variable};
@@ -90,7 +90,25 @@ impl ApiClient {
         }
     }
 
+    /// Opens the event stream of the hub.
+    pub(crate) async fn events(&self) -> Result<HubEvents, CliError> {
+        let response = self.respond(Method::GET, "/events", None).await?;
+        if response.status().is_success() {
+            return Ok(HubEvents { body: response.into_body(), text: Vec::new() });
+        }
+        self.parse(response).await.and_then(|_| Err(self.not_a_hub_error()))
+    }
+
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CliError> {
+        self.parse(self.respond(method, path, body).await?).await
+    }
+
+    async fn respond(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Response<ResponseBody>, CliError> {
         let broken = |error: &dyn std::fmt::Display| CliError::new(CliErrorKind::Other, error.to_string());
         let mut request = Request::new(body.map(|body| Body::from(body.to_string())).unwrap_or_default());
         *request.method_mut() = method;
@@ -102,26 +120,71 @@ impl ApiClient {
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let target = self.base.at(&format!("/api/v1{path}")).map_err(|error| broken(&error))?;
-        let response = self.egress.send(request, &target).await.map_err(|error| match error.kind() {
+        self.egress.send(request, &target).await.map_err(|error| match error.kind() {
             EgressErrorKind::Connect | EgressErrorKind::Timeout => {
                 let text =
                     format!("no hub reachable at {}: {error}\nstart one with `linchpin`", self.base.origin());
                 CliError::new(CliErrorKind::Connection, text)
             }
             _ => CliError::new(CliErrorKind::Connection, error.to_string()),
-        })?;
+        })
+    }
+
+    /// Reads a response of the REST API: its JSON, or the error.
+    async fn parse(&self, response: Response<ResponseBody>) -> Result<Value, CliError> {
         let status = response.status();
         let bytes = response.into_body().read_to_end(MAX_RESPONSE_BYTES).await;
         let bytes = bytes.map_err(|error| CliError::new(CliErrorKind::Connection, error.to_string()))?;
         match (status.is_success(), serde_json::from_slice(&bytes)) {
             (true, Ok(parsed)) => Ok(parsed),
             (true, Err(_)) if status == StatusCode::NO_CONTENT && bytes.is_empty() => Ok(Value::Null),
-            (true, Err(_)) => {
-                let text = format!("the server at {} is not a Linchpin hub: check --hub", self.base.origin());
-                Err(CliError::new(CliErrorKind::Protocol, text))
-            }
+            (true, Err(_)) => Err(self.not_a_hub_error()),
             (false, problem) => Err(api_error(status, &problem.unwrap_or_default())),
         }
+    }
+
+    fn not_a_hub_error(&self) -> CliError {
+        let text = format!("the server at {} is not a Linchpin hub: check --hub", self.base.origin());
+        CliError::new(CliErrorKind::Protocol, text)
+    }
+}
+
+/// Event of the hub.
+pub(crate) struct HubEvent {
+    pub(crate) kind: String,
+    pub(crate) body: Value,
+}
+
+/// Event stream of the hub.
+pub(crate) struct HubEvents {
+    body: ResponseBody,
+    /// Received bytes of events that are not complete.
+    text: Vec<u8>,
+}
+
+impl HubEvents {
+    /// Returns the next event; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<HubEvent> {
+        loop {
+            while let Some(end) = self.text.windows(2).position(|bytes| bytes == b"\n\n") {
+                let event: Vec<u8> = self.text.drain(..end + 2).collect();
+                if let Some(event) = HubEvent::parse(&String::from_utf8_lossy(&event)) {
+                    return Some(event);
+                }
+            }
+            if self.text.len() > MAX_RESPONSE_BYTES {
+                return None;
+            }
+            self.text.extend_from_slice(&self.body.chunk().await?.ok()?);
+        }
+    }
+}
+
+impl HubEvent {
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let body = serde_json::from_str(field("data:")?).ok()?;
+        Some(HubEvent { kind: field("event:")?.to_owned(), body })
     }
 }
 

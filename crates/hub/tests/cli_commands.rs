@@ -454,3 +454,20 @@ fn approval_rules_are_added_used_and_revoked() {
     home.ok(&[&add[..], &["--if-in", r#"/message=["hello Eve"]"#]].concat());
     assert_ne!(call("hello Eve")["status"], "pending");
 }
+
+#[test]
+fn a_tool_call_asks_the_user_and_shows_progress() {
+    let home = Home::new();
+    let _hub = home.start();
+    home.ok(&["server", "connect", "demo"]);
+    let order = ["tool", "call", "mcp_demo__order"];
+    let answers = ["--answer", "size=large", "--answer", "count=3", "--answer", "x=y"];
+    let run = home.run(&[&order[..], &answers].concat());
+    let run = run.expect_output(0, &["--answer x: unused, the server did not request this field"]);
+    assert_eq!(run.stdout, "3 × large tea, to stay\n");
+    let declined = "does not reply to server requests";
+    home.run(&order).expect_output(1, &[declined, "the user declined the elicitation"]);
+    let counted =
+        home.run(&["tool", "call", "mcp_demo__countdown", "--args", r#"{"from": 2}"#, "--answer", "x=y"]);
+    assert_eq!(counted.expect_output(0, &[]).stdout, "Counted down from 2.\n");
+}

@@ -17,6 +17,7 @@ mod server;
 mod target_args;
 mod token;
 mod tool;
+mod tool_call;
 mod user;
 
 use std::io::{self, Write};

@@ -1,17 +1,18 @@
 //! `linchpin tool`: lists, describes, calls and trusts the tools of all servers through the hub.
 
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::output::{Column, column, name_column};
-use super::{CommandContext, agent, print};
+use super::{CommandContext, agent, print, tool_call};
 use crate::api_client::{ApiClient, json_object, percent_encode, query_string};
-use crate::call::arguments;
+use crate::call::{arguments, parse_answer};
 use crate::error::{CliError, CliErrorKind};
-use crate::terminal::{OutputStyle, sanitize};
+use crate::terminal::{OutputStyle, Screen, sanitize};
 
 const LIST_COLUMNS: [Column; 4] = [
     name_column("name", "/name"),
@@ -69,6 +70,9 @@ pub(crate) enum Command {
         /// Try the tool with the credential of this agent (name or id); only for servers with credentials per agent
         #[arg(long, value_name = "AGENT")]
         as_agent: Option<String>,
+        /// Value for a field of an elicitation form; repeatable
+        #[arg(long = "answer", value_name = "FIELD=VALUE", value_parser = parse_answer, conflicts_with = "no_wait")]
+        answers: Vec<(String, String)>,
     },
     /// Trust the current definition of a tool
     ///
@@ -141,15 +145,25 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
                 print(&format_schemas(&tool))?;
             }
         }
-        Command::Call { tool: tool_arg, args, no_wait, as_agent } => {
+        Command::Call { tool: tool_arg, args, no_wait, as_agent, answers } => {
             let arguments = arguments::read(&args).await?;
             let path = tool_arg.path(&api, "/call").await?;
-            let path = format!("{path}{}", query_string([("wait", no_wait.then(|| "false".to_owned()))]));
             let body = json_object([
                 ("arguments", Some(json!(arguments))),
                 ("as_agent", as_agent.map(|agent| json!(agent))),
             ]);
-            return print_outcome(context, &api.post(&path, &body).await?);
+            // Without a terminal or answers the hub declines elicitations at once.
+            let has_replies = std::io::stdin().is_terminal() && !output.json || !answers.is_empty();
+            let call = if has_replies && !no_wait {
+                tool_call::call_and_follow(&api, &path, body, answers).await?
+            } else {
+                let query = query_string([("wait", no_wait.then(|| "false".to_owned()))]);
+                api.post(&format!("{path}{query}"), &body).await?
+            };
+            if let Some(warning) = call["warning"].as_str() {
+                Screen::new().dim_line(&format!("note: {}", sanitize(warning)));
+            }
+            return print_outcome(context, &call);
         }
         Command::Trust { tool: tool_arg, pin } => {
             let pin = match pin {

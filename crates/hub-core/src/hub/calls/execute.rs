@@ -281,7 +281,7 @@ impl Calls {
     fn trace_of(&self, plan: &PlannedCall) -> Option<TraceContext> {
         let span = self.context.options.span_context.and_then(|context_of| context_of(&Span::current()));
         match (plan.trace.clone(), span) {
-            (Some(request), Some(span)) => Some(request.continued_by(span)),
+            (Some(request), Some(span)) => Some(request.continued_by(&span)),
             (request, span) => span.or(request),
         }
     }
