@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn a_span_of_the_hub_continues_the_trace() {
         let parent = TraceContext::parse(&format!("00-{TRACE}-{SPAN}-01")).unwrap().with_state("a=1");
-        let own = parent.clone().continued_by(TraceContext::new(parent.trace, 7, true)).to_meta();
+        let own = parent.clone().continued_by(&TraceContext::new(parent.trace, 7, true)).to_meta();
         let expected =
             json!({ "traceparent": format!("00-{TRACE}-0000000000000007-01"), "tracestate": "a=1" });
         assert_eq!(json!(own), expected);
-        let other = parent.continued_by(TraceContext::new(9, 7, false)).to_meta();
+        let other = parent.continued_by(&TraceContext::new(9, 7, false)).to_meta();
         assert_eq!(json!(other), json!({ "traceparent": format!("00-{:032x}-{:016x}-00", 9, 7) }));
     }
 }
