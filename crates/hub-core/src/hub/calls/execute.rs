@@ -233,7 +233,7 @@ impl Calls {
         let expires = self.context.platform.now().saturating_add(max).unwrap_or(Timestamp::MAX);
         let exchange = CallExchange::new(self, actor, plan, access.clone(), expires);
         let redactor = &access.redactor;
-        let send = async {
+        let attempts = async {
             let sent = self.send_once(actor, plan, &exchange).await;
             if let Ok(Some(Err(ClientError::Call(CallError::Closed(_))))) = sent {
                 // The connection had closed before: nothing was sent.
@@ -243,7 +243,7 @@ impl Calls {
         };
         let sent = tokio::select! {
             biased;
-            sent = send => sent,
+            sent = attempts => sent,
             never = exchange.publish_progress() => match never {},
         };
         let mut outcome_data = match sent {
