@@ -8,7 +8,7 @@ use crate::problem::ProblemDocument;
 use crate::route::{API, Access, ResponseSpec, Route};
 
 /// Descriptions of the path parameters in the `OpenAPI` document, by name.
-const PATH_PARAMETERS: [(&str, &str); 13] = [
+const PATH_PARAMETERS: [(&str, &str); 14] = [
     ("server", "Server id or slug"),
     ("tool", "Qualified name of a tool, such as mcp_demo__echo"),
     ("prompt", "Prompt name"),

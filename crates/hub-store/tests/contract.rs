@@ -700,7 +700,7 @@ async fn entries_are_found_by_filter(open: impl Open) {
         .into_iter()
         .enumerate()
         {
-            let entry = AuditEntry::new(at(10 * number as i64), actor, action);
+            let entry = AuditEntry::new(at(10 * i64::try_from(number).unwrap()), actor, action);
             store.commit(tenant, Batch::new().audit(entry)).await.unwrap();
         }
     }

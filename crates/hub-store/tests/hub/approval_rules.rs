@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linchpin_hub_core::approval_rule::RuleScope;
 use linchpin_hub_core::hub::{
-    ApprovalRuleFilter, ApprovalRuleView, CallRequest, CallView, Hub, NewApprovalRule, ToolRef,
+    ApprovalRuleFilter, ApprovalRuleView, CallOptions, CallRequest, CallView, Hub, NewApprovalRule, ToolRef,
 };
 use linchpin_hub_core::id::ApprovalId;
 use linchpin_hub_core::object_reader::ObjectReader;
@@ -38,7 +38,12 @@ async fn echo(hub: &Arc<Hub>, agent: Actor, message: &str, session: Option<&str>
     let (arguments, session) = (json!({ "message": message }), session.map(str::to_owned));
     let call = hub
         .calls()
-        .submit_call(agent, CallRequest { session, ..CallRequest::new(tool, arguments) }, true)
+        .submit_call(
+            agent,
+            CallRequest { session, ..CallRequest::new(tool, arguments) },
+            CallOptions::default(),
+            true,
+        )
         .await?;
     Ok(call)
 }
@@ -128,7 +133,7 @@ async fn a_rule_for_a_session_covers_only_that_session() {
         session: Some("a\nb".into()),
         ..CallRequest::new(ToolRef::Qualified("mcp_up__echo".into()), json!({"message": "a"}))
     };
-    let error = stage.hub.calls().submit_call(agent, call, true).await.unwrap_err();
+    let error = stage.hub.calls().submit_call(agent, call, CallOptions::default(), true).await.unwrap_err();
     assert_eq!(error.field(), Some("session"));
     // The hub does not learn when a session ends.
     stage.clock.advance(7 * 24 * 3_600);
@@ -230,6 +235,7 @@ async fn a_rule_permits_nothing_that_the_policy_denies() {
     let call = stage.hub.calls().submit_call(
         agent,
         CallRequest::new(ToolRef::Qualified("mcp_up__echo".into()), json!({})),
+        CallOptions::default(),
         true,
     );
     assert_eq!(call.await.unwrap().status, CallStatus::Pending);

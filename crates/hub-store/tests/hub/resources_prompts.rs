@@ -46,14 +46,14 @@ async fn an_agent_uses_the_resources_and_prompts_that_are_selected() {
     let id = hub.identity().add_agent(user, form).await.unwrap().summary.id;
     let agent = Actor::new(ADA, Subject::Agent(id));
     let arguments = || [("message".into(), "hello".into())].into();
-    let used = async |access: serde_json::Value| {
+    let usable = async |access: serde_json::Value| {
         hub.identity().update_agent(user, id, json!({"servers": {"up": access}})).await.unwrap();
         let list = async |feature, member: &str| {
             let listed = hub.calls().list_feature(agent, "up", feature).await.unwrap();
             listed.iter().map(|item| item[member].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let mut used = list(FeatureList::Resources, "uri").await;
-        used.extend(list(FeatureList::Prompts, "name").await);
+        let mut usable = list(FeatureList::Resources, "uri").await;
+        usable.extend(list(FeatureList::Prompts, "name").await);
         let mut read = Vec::new();
         for uri in ["memory://a", "memory://b"] {
             match hub.calls().read_resource(agent, "up", uri).await {
@@ -65,8 +65,8 @@ async fn an_agent_uses_the_resources_and_prompts_that_are_selected() {
             Ok(_) => read.push("greet".to_owned()),
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
         }
-        assert_eq!(used, read, "{access}");
-        used.join(" ")
+        assert_eq!(usable, read, "{access}");
+        usable.join(" ")
     };
     for (access, expected) in [
         (json!({}), "memory://a memory://b greet"),
@@ -82,7 +82,7 @@ async fn an_agent_uses_the_resources_and_prompts_that_are_selected() {
         (json!({"resources": ["memory://b"], "prompts": []}), "memory://b"),
         (json!({"resources": [], "prompts": ["other"]}), ""),
     ] {
-        assert_eq!(used(access).await, expected);
+        assert_eq!(usable(access).await, expected);
     }
     let seen = hub.identity().agent(user, id).await.unwrap();
     let access = serde_json::to_value(seen.servers.values().next().unwrap()).unwrap();

@@ -67,7 +67,7 @@ impl Asks {
 
     async fn start(&self, actor: Actor, tool: &str, replies: &[ServerRequestKind]) -> CallHandle {
         let tool = ToolRef::Upstream { server: "asks".into(), tool: tool.into() };
-        let request = CallRequest { tool, arguments: json!({}) };
+        let request = CallRequest::new(tool, json!({}));
         let options = CallOptions { replies: replies.to_vec(), ..CallOptions::default() };
         within_timeout(self.stage.hub.calls().start(actor, request, options)).await.unwrap()
     }
