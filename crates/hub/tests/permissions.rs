@@ -78,7 +78,7 @@ fn respond(stream: &mut TcpStream) -> Option<(String, String)> {
         reader.read_line(&mut line).ok()?;
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().unwrap()
+                length = value.parse().unwrap();
             }
             Some(_) => {}
             None => break,

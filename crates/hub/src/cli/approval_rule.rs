@@ -53,7 +53,7 @@ pub(crate) enum Command {
     },
     /// Add an approval rule: calls of the agent that it covers need no approval
     ///
-    /// Example: linchpin approval-rule add Helper mcp_files__read --if-prefix /path=/data/ --for 8h
+    /// Example: `linchpin approval-rule add Helper mcp_files__read --if-prefix /path=/data/ --for 8h`
     Add {
         /// Name or id of the agent
         agent: String,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use linchpin::client::{ClientResult, ServerRequest};
 use linchpin::model::{ElicitAction, ElicitParams};
 use linchpin::server::Progress;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api_client::{ApiClient, HubEvent, json_object, percent_encode};
 use crate::error::{CliError, CliErrorKind};
@@ -49,12 +49,11 @@ pub(super) async fn call_and_follow(
     let path = format!("/calls/{}", percent_encode(view["id"].as_str().unwrap_or_default()));
     let mut call = FollowedCall { api, view, path, interaction, replied: HashSet::new() };
     while !call.has_finished() {
-        match events.next().await {
-            Some(event) => call.handle(&event).await?,
-            None => {
-                events = api.events().await?;
-                call.refresh().await?;
-            }
+        if let Some(event) = events.next().await {
+            call.handle(&event).await?;
+        } else {
+            events = api.events().await?;
+            call.refresh().await?;
         }
     }
     screen.clear();
