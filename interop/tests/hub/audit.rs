@@ -48,8 +48,8 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
     ] {
         assert!(actions.contains(&action), "{action} is missing in {actions:?}");
     }
-    assert_eq!(hub.list("/audit?limit=500"), rows);
-    assert_eq!(hub.list("/audit?limit=2&after=3"), rows[3..5]);
+    assert_eq!(without_names(hub.list("/audit?limit=500")), rows);
+    assert_eq!(without_names(hub.list("/audit?limit=2&after=3")), rows[3..5]);
     assert_eq!(hub.get("/audit/verify")["intact"], true);
     assert_eq!(agent.send("GET", "/audit/export", None).status, 403);
     hub.end();
@@ -91,5 +91,14 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
     }
     assert_eq!(home.json(&["audit", "verify"])["intact"], true);
     let hub = home.start();
-    assert_eq!(hub.list("/audit?limit=500")[..rows.len()], rows);
+    assert_eq!(without_names(hub.list("/audit?limit=500"))[..rows.len()], rows);
+}
+
+/// Removes what the list adds to the stored entries: the current names of the ids.
+fn without_names(mut entries: Vec<Value>) -> Vec<Value> {
+    for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
+        assert!(entry.remove("actor_name").is_none_or(|name| name.is_string()));
+        entry.remove("names");
+    }
+    entries
 }

@@ -14,7 +14,7 @@ use crate::id::{ApprovalId, CallId, ServerId};
 pub enum CallStatus {
     /// The call waits for approval.
     Pending,
-    /// The call was sent and has no result yet.
+    /// The call has started: it is being sent or was sent, and has no outcome yet.
     Running,
     /// The server returned a result.
     Success,

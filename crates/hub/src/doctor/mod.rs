@@ -86,7 +86,7 @@ fn record_program(server: &TargetServer, trace: &Trace) {
     }
 }
 
-/// Finds a program like the operating system: as a path, or in the folders of `PATH`.
+/// Finds the file of a program: as a path, or in the folders of `PATH`. Does not check whether it is executable.
 fn find_program(program: &std::ffi::OsStr) -> Option<std::path::PathBuf> {
     let path = std::path::Path::new(program);
     if path.components().count() > 1 {

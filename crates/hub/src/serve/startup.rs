@@ -81,7 +81,7 @@ pub(super) fn apply_egress(hub: &Hub, watched: &WatchedConfig, before: &mut Egre
             hub.change_egress(&egress);
             *before = now.clone();
             watched.set_egress_error(None);
-            tracing::info!("egress configuration applied");
+            tracing::info!("changed egress configuration applied");
         }
         Err(error) => {
             tracing::error!(%error, "invalid egress configuration; using the previous one");

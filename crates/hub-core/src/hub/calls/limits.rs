@@ -13,7 +13,7 @@ use crate::rate_limit::RateLimit;
 use crate::server::Server;
 use crate::store::{Batch, CountedCalls, StoreChange};
 
-/// Rate limits that a call has consumed before its start.
+/// Rate limits that a call has consumed already, so that a second attempt to admit it does not consume them again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::hub) struct ConsumedLimits {
     pub(in crate::hub) agent: bool,

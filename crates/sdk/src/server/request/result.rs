@@ -8,7 +8,7 @@ use linchpin_protocol::version::Feature;
 use linchpin_protocol::{Revision, wire};
 use serde_json::value::RawValue;
 
-/// Successful result of a handled request, before it is encoded as JSON.
+/// Successful result of a handled request, before it is written into the response. Most kinds are not encoded yet.
 pub(crate) enum UnencodedResult {
     /// Result of a tool call, the most frequent kind.
     Tool(CallToolResult),

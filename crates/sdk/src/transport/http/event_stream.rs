@@ -26,7 +26,7 @@ use crate::transport::Direction;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// First and longest delay before a stream is resumed, if the server names none.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How long a stream must stay open for its count of failed reconnects to start again at zero.
+/// How long a stream must stay open for its count of failed reconnects to start again.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Maximum reconnection delay that a server may request.
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(10);
@@ -43,7 +43,7 @@ pub(super) struct ResumeState {
     current_events: Vec<u64>,
     /// Whether the current connection of the stream has delivered a new message.
     has_message: bool,
-    /// Consecutive reconnects without a new message.
+    /// Reconnects since the last connection that delivered a message, stayed open for [`STABLE_AFTER`], or was polled.
     reconnects: usize,
     /// When the current connection of the stream was opened.
     opened_at: Option<Instant>,
