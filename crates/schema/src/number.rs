@@ -112,7 +112,7 @@ fn power_of_ten(mut exponent: u32, modulus: std::num::NonZeroU128) -> u128 {
     power
 }
 
-/// Shortest decimal that parses to a given float: `digits` times ten to the power of `exponent`.
+/// Shortest decimal that parses to the absolute value of a finite float: `digits` times ten to the power of `exponent`.
 #[derive(Debug, PartialEq)]
 struct Decimal {
     digits: u64,

@@ -82,7 +82,7 @@ const TOKEN: &str = "token";
 /// Start of the diagnostic about a URL that provided nothing usable.
 const NOT_USABLE_AT: &str = "no usable response from ";
 
-/// Maximum number of recorded diagnostic lines of the transport.
+/// Maximum number of recorded diagnostic lines of the HTTP transport.
 const MAX_LINES: usize = 200;
 
 impl Trace {

@@ -63,7 +63,8 @@ pub enum CallEvent {
     Finished(Result<Box<CallView>>),
 }
 
-/// Started call: yields its events and its outcome. Dropping the handle does not cancel the call.
+/// Submitted call, which may still wait for an approval: yields its events and its outcome. Dropping the handle does not
+/// cancel the call.
 #[must_use = "the events of a call are read from its handle"]
 pub struct CallHandle {
     calls: Arc<Calls>,

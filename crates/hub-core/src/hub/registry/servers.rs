@@ -1,4 +1,4 @@
-//! Operations on servers: list, add, update, enable and remove.
+//! Operations on servers: list, add, update, enable, remove, connect and disconnect, and their environment secrets.
 
 use linchpin::Revision;
 use linchpin::auth::Secret;

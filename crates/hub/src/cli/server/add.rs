@@ -119,7 +119,9 @@ pub(super) async fn run(context: &CommandContext, add: &Add) -> Result<(), CliEr
     let slug = server["slug"].as_str().unwrap_or_default();
     let agent_option = if add.per_agent { " --agent NAME" } else { "" };
     let hint = match add.fields.auth.as_deref() {
-        None | Some("none") => format!("sync its tools with `linchpin server sync {slug}`"),
+        None | Some("none") => {
+            format!("the hub syncs its tools now; to see the result, run `linchpin server sync {slug}`")
+        }
         Some("oauth") => format!("sign in with `linchpin server sign-in {slug}{agent_option}`"),
         Some(_) => format!("store the credential with `linchpin server credential set {slug}{agent_option}`"),
     };

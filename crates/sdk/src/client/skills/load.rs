@@ -113,7 +113,7 @@ impl LoadedSkill {
         self.fetch(&format!("{root}/{path}")).await
     }
 
-    /// Reads a file of the skill and verifies it against the skill entry.
+    /// Reads a file of the skill. If the skill entry lists its files, verifies size and digest of the file.
     async fn fetch(&self, uri: &str) -> Result<SkillFile, ClientError> {
         let invalid = |fault: String| ClientError::BadSkill { uri: uri.to_owned(), reason: fault };
         let declared = match &self.entry.resources {

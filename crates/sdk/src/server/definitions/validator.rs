@@ -21,7 +21,8 @@ impl Validator {
     }
 
     /// Returns a validator for a schema that its Rust type enforces with one exception: a number that is not finite
-    /// becomes `null` in JSON. Returns `None` without the feature.
+    /// becomes `null` in JSON. Returns `None` without the feature `validate`, or if the schema does
+    /// not compile.
     pub(crate) fn for_non_finite(derived: &DerivedSchema) -> Option<Self> {
         if cfg!(feature = "validate") { Self::new(&derived.decoding_schema, "").ok() } else { None }
     }

@@ -235,12 +235,12 @@ impl InputMailbox {
         state.log.steps.insert(name.to_owned(), result);
     }
 
-    /// Records that the tool starts: the replay steps so far belong to layers.
+    /// Records that the tool starts: the steps (`Context::step`) that have run so far belong to layers.
     pub(crate) fn enter_tool(&self) {
         self.state().tool_has_steps = false;
     }
 
-    /// Records that the tool has ended: later replay steps belong to layers.
+    /// Records that the tool has ended: steps (`Context::step`) that run later belong to layers.
     pub(crate) fn leave_tool(&self) {
         self.state().tool_has_ended = true;
     }
