@@ -89,8 +89,8 @@ impl<T> Call<T> {
 
     /// Sets the client capabilities announced with this call instead of the client's. Only revisions without sessions
     /// send capabilities with each request.
-    pub fn capabilities(mut self, capabilities: ClientCapabilities) -> Self {
-        self.request.options.capabilities = Some(Arc::new(capabilities));
+    pub fn capabilities(mut self, capabilities: impl Into<Arc<ClientCapabilities>>) -> Self {
+        self.request.options.capabilities = Some(capabilities.into());
         self
     }
 
@@ -258,12 +258,31 @@ fn append_object(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), Client
     let start = out.len();
     serde_json::to_writer(&mut *out, value).map_err(|error| ClientError::BadArguments(error.to_string()))?;
     match &out[start..] {
-        [b'{', ..] => Ok(()),
+        [b'{', ..] => {
+            // Only white space of a `RawValue` can be a line end, which would end a message on stdio.
+            for byte in out[start..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+                *byte = b' ';
+            }
+            Ok(())
+        }
         b"null" => {
             out.truncate(start);
             out.extend_from_slice(b"{}");
             Ok(())
         }
         other => Err(ClientError::BadArguments(String::from_utf8_lossy(other).into_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[test]
+    fn line_ends_of_raw_json_are_not_sent() {
+        let raw = RawValue::from_string("{\n  \"text\": \"a\\nb\",\r\n  \"n\": 1.50\n}".into()).unwrap();
+        assert_eq!(to_json_object(&raw).unwrap(), br#"{   "text": "a\nb",    "n": 1.50 }"#);
     }
 }
