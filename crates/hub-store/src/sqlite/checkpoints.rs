@@ -47,24 +47,31 @@ impl Checkpoints {
         Ok(Checkpoints { pages, previous_pages: 0, next: INTERVAL, queue, disk_failure })
     }
 
-    /// Starts a checkpoint if one is due.
-    pub(super) fn after_commit(&mut self, db: &Connection) {
+    /// Starts a checkpoint outside the writer if one is due. Returns whether the writer must run one itself.
+    pub(super) fn after_commit(&mut self) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
         if pages < self.previous_pages {
             self.next = INTERVAL; // the log was empty and starts again
         }
         self.previous_pages = pages;
         if pages < self.next {
-            return;
+            return false;
         }
         self.next = pages + INTERVAL;
         if pages >= MAX_PAGES {
-            checkpoint(db, &self.disk_failure);
-        } else if let Some(queue) = self.queue.upgrade() {
+            return true;
+        }
+        if let Some(queue) = self.queue.upgrade() {
             let disk_failure = self.disk_failure.clone();
             let job: ReadJob = Box::new(move |db| checkpoint(db, &disk_failure));
             let _ = queue.try_send(job); // if the queue is full, the next checkpoint does more
         }
+        false
+    }
+
+    /// Runs a checkpoint on the connection of the writer.
+    pub(super) fn run(&self, db: &Connection) {
+        checkpoint(db, &self.disk_failure);
     }
 }
 

@@ -6,7 +6,6 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use linchpin_hub_core::id::TenantId;
 use linchpin_hub_core::store::Batch;
@@ -16,38 +15,19 @@ use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::checkpoints::Checkpoints;
-use super::errors::{database_error, is_disk_failure};
-use super::writer::Writer;
+use super::errors::database_error;
+use super::file_writer::{BUSY_TIMEOUT, FileWriter};
+use super::write_queue::{Write, WriteQueue};
 use crate::Durability;
 use crate::common::store_closed;
 
-/// Queue length per database thread; senders wait while the queue is full.
+/// Queue length of a reader thread; senders wait while the queue is full.
 const QUEUE_LEN: usize = 1_024;
-/// Maximum number of batches per commit.
-const MAX_GROUP_SIZE: usize = 64;
-/// Maximum time to wait for a lock of the database file held by another process.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-type WriteJob = Box<dyn FnOnce(&Connection) -> Result<()> + Send>;
-
 /// Disk failure after which nothing is written any more.
 pub(super) type DiskFailure = Arc<watch::Sender<Option<Error>>>;
-
-/// Work for the writer thread.
-enum Write {
-    /// Batch that is committed together with others.
-    Batch(TenantId, Batch),
-    /// Job that runs in a transaction of its own.
-    Job(WriteJob),
-}
-
-/// Work for the writer thread, with the sender of its outcome, which is sent after the commit.
-struct WriteRequest {
-    write: Write,
-    outcome: oneshot::Sender<Result<()>>,
-}
 
 /// Reader thread with its queue.
 struct Reader {
@@ -102,14 +82,14 @@ pub(super) struct Database {
 
 /// Writer thread with its queue.
 struct WriterThread {
-    queue: Option<mpsc::Sender<WriteRequest>>,
+    queue: Arc<WriteQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Queued batches are committed before the thread ends.
 impl Drop for WriterThread {
     fn drop(&mut self) {
-        self.queue = None;
+        self.queue.close();
         let _ = self.thread.take().map(JoinHandle::join); // a panic has already been printed
     }
 }
@@ -154,10 +134,12 @@ impl Database {
         let scan_queue = scans.queue.as_ref().ok_or_else(store_closed)?.downgrade();
         let checkpoints = Checkpoints::new(&mut first, scan_queue, failure.clone())
             .map_err(|error| database_error(&error))?;
-        let (queue, requests) = mpsc::channel(QUEUE_LEN);
-        let thread =
-            spawn_thread("store-writer", move || run_writer(&first, hub, requests, checkpoints, &failure))?;
-        let writer = WriterThread { queue: Some(queue), thread: Some(thread) };
+        let queue = Arc::new(WriteQueue::new(FileWriter::new(first, hub, checkpoints, failure), durability));
+        let thread = spawn_thread("store-writer", {
+            let queue = queue.clone();
+            move || queue.run_thread()
+        })?;
+        let writer = WriterThread { queue, thread: Some(thread) };
         Ok(Database { lookups, scans, writer, disk_failure })
     }
 
@@ -179,7 +161,7 @@ impl Database {
 
     /// Commits a batch, or nothing of it.
     pub(super) async fn commit(&self, tenant: TenantId, batch: Batch) -> Result<()> {
-        self.write(Write::Batch(tenant, batch)).await
+        self.writer.queue.write(Write::Batch(tenant, batch)).await
     }
 
     /// Runs a job on the writer thread in a transaction of its own, and waits for its commit.
@@ -187,14 +169,7 @@ impl Database {
         &self,
         job: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        self.write(Write::Job(Box::new(job))).await
-    }
-
-    async fn write(&self, write: Write) -> Result<()> {
-        let (outcome, result) = oneshot::channel();
-        let queue = self.writer.queue.as_ref().ok_or_else(store_closed)?;
-        queue.send(WriteRequest { write, outcome }).await.map_err(|_| store_closed())?;
-        result.await.map_err(|_| store_closed())?
+        self.writer.queue.write(Write::Job(Box::new(job))).await
     }
 
     /// Waits for a disk failure, after which nothing is written any more.
@@ -234,59 +209,6 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Join
             format!("a thread of the store cannot be started: {error}"),
         )
     })
-}
-
-/// Executes write requests on the writer thread, several batches per transaction, until all senders are gone. After a
-/// disk failure the content of the disk is unknown, so later writes fail at once.
-fn run_writer(
-    db: &Connection,
-    hub: Arc<str>,
-    mut queue: mpsc::Receiver<WriteRequest>,
-    mut checkpoints: Checkpoints,
-    disk_failure: &DiskFailure,
-) {
-    let mut writer = Writer::new(db, hub);
-    let mut transact = |work: &mut dyn FnMut(&mut Writer<'_>) -> Result<()>| {
-        let before = disk_failure.borrow().clone();
-        let done = before.map_or_else(|| work(&mut writer), Err);
-        if let Err(error) = &done
-            && is_disk_failure(error)
-        {
-            disk_failure.send_replace(Some(error.clone()));
-        }
-        done
-    };
-    let mut requests = Vec::with_capacity(MAX_GROUP_SIZE);
-    while queue.blocking_recv_many(&mut requests, MAX_GROUP_SIZE) > 0 {
-        let (mut group, mut senders) = (Vec::new(), Vec::new());
-        let mut jobs = Vec::new();
-        for WriteRequest { write, outcome } in requests.drain(..) {
-            match write {
-                Write::Batch(tenant, batch) => {
-                    group.push((tenant, batch));
-                    senders.push(outcome);
-                }
-                Write::Job(job) => jobs.push((job, outcome)),
-            }
-        }
-        if !group.is_empty() {
-            let mut outcomes = Vec::new();
-            let done = transact(&mut |writer| {
-                outcomes = writer.commit(&mut group)?;
-                Ok(())
-            });
-            outcomes.resize(senders.len(), done);
-            for (sender, outcome) in senders.into_iter().zip(outcomes) {
-                let _ = sender.send(outcome); // the caller may have dropped its future
-            }
-        }
-        for (job, sender) in jobs {
-            let mut job = Some(job);
-            let done = transact(&mut |writer| job.take().map_or(Ok(()), |job| writer.run(job)));
-            let _ = sender.send(done); // the caller may have dropped its future
-        }
-        checkpoints.after_commit(db);
-    }
 }
 
 #[cfg(test)]

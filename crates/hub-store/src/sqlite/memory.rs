@@ -52,6 +52,8 @@ impl ActiveCall {
 /// Known state of the database, by the number of the tenant.
 #[derive(Default)]
 pub(super) struct Memory {
+    /// Version of the data for which the memory is valid: it changes when another connection has written to the file.
+    data_version: Option<i64>,
     tenants: HashMap<TenantId, i64>,
     heads: HashMap<i64, ChainHead>,
     active_calls: HashMap<i64, HashMap<CallId, ActiveCall>>,
@@ -61,6 +63,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Forgets everything if another connection has written to the file since this was last called.
+    pub(super) fn set_data_version(&mut self, version: i64) {
+        if self.data_version != Some(version) {
+            *self = Memory { data_version: Some(version), ..Memory::default() };
+        }
+    }
+
     /// Returns the number of a tenant. A new tenant is stored.
     pub(super) fn tenant(&mut self, db: &Connection, tenant: TenantId) -> Result<i64> {
         if let Some(number) = self.tenants.get(&tenant) {

@@ -6,11 +6,13 @@ mod checkpoints;
 mod database;
 mod documents;
 mod errors;
+mod file_writer;
 mod memory;
 mod migrations;
 mod snapshot;
 mod statements;
 mod tenants;
+mod write_queue;
 mod writer;
 
 use std::ops::RangeInclusive;

@@ -1,8 +1,8 @@
-//! Execution of SQL statements: those of the writer stay prepared, others are in the cache of the connection.
+//! Execution of SQL statements, which stay prepared in the cache of their connection.
 
 use linchpin_hub_core::{Error, Result};
 use rusqlite::types::Type;
-use rusqlite::{Connection, Row, params_from_iter};
+use rusqlite::{CachedStatement, Connection, Row, params_from_iter};
 
 use super::errors::{database_error, is_unique_violation};
 use crate::common::calls::{SELECT_APPROVAL, SELECT_CALL};
@@ -104,11 +104,11 @@ fn refusal_error(db: &Connection, tenant: i64, refusal: &Refusal<'_>) -> Result<
     }))
 }
 
-/// Prepared statements of the writer, found by the address of their SQL: the cache of the connection hashes the text at
-/// each use.
+/// Prepared statements of a group, found by the address of their SQL: the cache of the connection, from which they are
+/// taken, hashes the text at each use.
 pub(super) struct PreparedStatements<'a> {
     db: &'a Connection,
-    prepared: Vec<(&'static str, rusqlite::Statement<'a>)>,
+    prepared: Vec<(&'static str, CachedStatement<'a>)>,
     /// Whether a row was changed since this was last set to `false`.
     pub(super) has_changed: bool,
 }
@@ -118,12 +118,12 @@ impl<'a> PreparedStatements<'a> {
         PreparedStatements { db, prepared: Vec::new(), has_changed: false }
     }
 
-    fn get(&mut self, sql: &'static str) -> rusqlite::Result<&mut rusqlite::Statement<'a>> {
+    fn get(&mut self, sql: &'static str) -> rusqlite::Result<&mut CachedStatement<'a>> {
         let known = self.prepared.iter().position(|(known, _)| std::ptr::eq(*known, sql));
         let index = if let Some(index) = known {
             index
         } else {
-            self.prepared.push((sql, self.db.prepare(&with_marks(sql))?));
+            self.prepared.push((sql, self.db.prepare_cached(&with_marks(sql))?));
             self.prepared.len() - 1
         };
         Ok(&mut self.prepared[index].1)

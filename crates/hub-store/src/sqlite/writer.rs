@@ -20,7 +20,7 @@ use crate::common::refusal::{Refusal, limit_exceeded};
 use crate::common::value::Value;
 use crate::common::{Statement, store_closed};
 
-const BEGIN: &str = "BEGIN IMMEDIATE";
+pub(super) const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 const SAVEPOINT: &str = "SAVEPOINT part";
@@ -32,27 +32,24 @@ const FINISH_CALL: &str = "UPDATE calls SET status = $2, result = $3, error = $4
          arguments = CASE WHEN $6 THEN arguments END, hub = NULL
      WHERE number = $1 AND status IN ('pending', 'running')";
 
-/// Writer of one database.
+/// Writer of one group of batches, or of one job.
 pub(super) struct Writer<'a> {
     db: &'a Connection,
     statements: PreparedStatements<'a>,
-    memory: Memory,
-    /// Value of [`DATA_VERSION`] for which the memory is valid.
-    data_version: Option<i64>,
+    memory: &'a mut Memory,
     /// Id of this hub process.
     hub: Arc<str>,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(db: &'a Connection, hub: Arc<str>) -> Self {
-        let statements = PreparedStatements::new(db);
-        Writer { db, statements, memory: Memory::default(), data_version: None, hub }
+    pub(super) fn new(db: &'a Connection, hub: Arc<str>, memory: &'a mut Memory) -> Self {
+        Writer { db, statements: PreparedStatements::new(db), memory, hub }
     }
 
     /// Runs a job in a transaction of its own.
     pub(super) fn run(&mut self, job: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
         self.transact(|writer| job(writer.db))?;
-        self.memory = Memory::default();
+        *self.memory = Memory::default();
         Ok(())
     }
 
@@ -84,7 +81,7 @@ impl<'a> Writer<'a> {
             Ok(done)
         });
         if done.is_err() {
-            self.memory = Memory::default();
+            *self.memory = Memory::default();
             if !self.db.is_autocommit() {
                 let _ = self.execute(ROLLBACK); // logged
             }
@@ -92,14 +89,14 @@ impl<'a> Writer<'a> {
         done
     }
 
-    /// Begins a transaction. No other connection can write until it ends, so the memory is valid until then.
+    /// Begins a transaction, unless one has begun. No other connection can write until it ends, so the memory is valid
+    /// until then.
     fn begin(&mut self) -> Result<()> {
-        self.execute(BEGIN)?;
-        let version = self.statements.integer(DATA_VERSION).map_err(|error| database_error(&error))?;
-        if self.data_version != Some(version) {
-            self.memory = Memory::default();
-            self.data_version = Some(version);
+        if self.db.is_autocommit() {
+            self.execute(BEGIN)?;
         }
+        let version = self.statements.integer(DATA_VERSION).map_err(|error| database_error(&error))?;
+        self.memory.set_data_version(version);
         Ok(())
     }
 
@@ -116,7 +113,7 @@ impl<'a> Writer<'a> {
             let outcome = self.apply(tenant, batch);
             if outcome.is_err() && self.statements.has_changed {
                 self.check_transaction(&outcome)?;
-                self.memory = Memory::default();
+                *self.memory = Memory::default();
                 return Ok(None);
             }
             self.check_transaction(&outcome)?;
@@ -135,7 +132,7 @@ impl<'a> Writer<'a> {
             self.check_transaction(&outcome)?;
             if outcome.is_err() {
                 self.execute(ROLLBACK_PART)?;
-                self.memory = Memory::default();
+                *self.memory = Memory::default();
             }
             self.execute(RELEASE_PART)?;
             outcomes.push(outcome);
