@@ -1,17 +1,20 @@
 //! Bounded result: a tool result limited to a size that models can handle, with its text summary.
 
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 /// Default size limit of a result, in bytes of its JSON.
 pub const DEFAULT_LIMIT: usize = 200_000;
 
 /// Tool result and its text form, limited in size for models. If the result is too large, both are the truncated text.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct BoundedResult {
     /// Text form of the result: text blocks, placeholders of other blocks, and structured content.
     pub text: String,
     /// Result of the server; only the truncated summary if the result is too large.
-    pub result: Value,
+    pub value: Value,
+    /// JSON text of the value.
+    pub json: Box<RawValue>,
     /// Whether the server returned a tool error (`isError`).
     pub is_error: bool,
     /// Warning that the result was truncated, for the caller.
@@ -19,13 +22,12 @@ pub struct BoundedResult {
 }
 
 impl BoundedResult {
-    /// Bounds a result of `tools/call` to `limit` bytes.
-    pub fn new(result: Value, limit: usize) -> Self {
-        let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or_default();
-        let summary = summary(&result);
-        let size = serde_json::to_vec(&result).map_or(usize::MAX, |bytes| bytes.len());
+    /// Bounds a result of `tools/call`, whose JSON text is `json`, to `limit` bytes.
+    pub fn new(value: Value, json: Box<RawValue>, limit: usize) -> Self {
+        let is_error = value.get("isError").and_then(Value::as_bool).unwrap_or_default();
+        let (summary, size) = (summary(&value), json.get().len());
         if size <= limit {
-            return BoundedResult { text: summary, result, is_error, warning: None };
+            return BoundedResult { text: summary, value, json, is_error, warning: None };
         }
         let warning = format!("the result has {size} bytes and was truncated to {limit}");
         let summary = truncate_json(summary, limit.saturating_sub(warning.len() + 1));
@@ -35,8 +37,15 @@ impl BoundedResult {
         if is_error {
             result.insert("isError".into(), true.into());
         }
-        BoundedResult { text, result: result.into(), is_error, warning: Some(warning) }
+        let (value, json) = with_json(result.into());
+        BoundedResult { text, value, json, is_error, warning: Some(warning) }
     }
+}
+
+/// Returns a JSON value with its text.
+pub(crate) fn with_json(value: Value) -> (Value, Box<RawValue>) {
+    let json = to_raw_value(&value).expect("a JSON value has a JSON text");
+    (value, json)
 }
 
 /// Returns the text blocks of a result, a placeholder for each other block, and the structured content.
@@ -94,6 +103,11 @@ fn truncate_json(mut text: String, max: usize) -> String {
 mod tests {
     use super::*;
 
+    fn bound(result: Value, limit: usize) -> BoundedResult {
+        let (value, json) = with_json(result);
+        BoundedResult::new(value, json, limit)
+    }
+
     #[test]
     fn texts_are_joined_and_structured_content_follows() {
         let result = json!({
@@ -105,23 +119,23 @@ mod tests {
             ],
             "structuredContent": {"sum": 3},
         });
-        let envelope = BoundedResult::new(result.clone(), DEFAULT_LIMIT);
+        let envelope = bound(result.clone(), DEFAULT_LIMIT);
         assert_eq!(envelope.text, "one\n[image, image/png]\n[link to file:///a]\ntwo\nthree\n{\"sum\":3}");
-        assert_eq!((envelope.result, envelope.is_error, envelope.warning), (result, false, None));
+        assert_eq!((envelope.value, envelope.is_error, envelope.warning), (result, false, None));
         let mirrored =
             json!({"content": [{"type": "text", "text": "{ \"sum\": 3 }"}], "structuredContent": {"sum": 3}});
-        assert_eq!(BoundedResult::new(mirrored, DEFAULT_LIMIT).text, "{ \"sum\": 3 }");
-        assert_eq!(BoundedResult::new(json!({"content": [], "isError": true}), 99).text, "");
+        assert_eq!(bound(mirrored, DEFAULT_LIMIT).text, "{ \"sum\": 3 }");
+        assert_eq!(bound(json!({"content": [], "isError": true}), 99).text, "");
     }
 
     #[test]
     fn what_is_too_large_is_cut_and_says_so() {
         for text in ["x".repeat(300_000), "ä".repeat(150_000), "\u{1}\"\n".repeat(100_000)] {
             let result = json!({"content": [{"type": "text", "text": text}], "isError": true});
-            let envelope = BoundedResult::new(result, DEFAULT_LIMIT);
-            let size = envelope.result.to_string().len();
+            let envelope = bound(result, DEFAULT_LIMIT);
+            let size = envelope.json.get().len();
             assert!((190_000..=DEFAULT_LIMIT + 100).contains(&size), "{size}");
-            assert!(envelope.is_error && envelope.result["isError"] == true);
+            assert!(envelope.is_error && envelope.value["isError"] == true);
             let warning = envelope.warning.unwrap();
             assert!(
                 warning.contains("truncated to 200000") && envelope.text.ends_with(&warning),
@@ -129,6 +143,6 @@ mod tests {
             );
         }
         let structured = json!({"content": [], "structuredContent": {"rows": vec![1; 200_000]}});
-        assert!(BoundedResult::new(structured, 1_000).text.len() <= 1_000);
+        assert!(bound(structured, 1_000).text.len() <= 1_000);
     }
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use http::{HeaderMap, Method};
 use linchpin_hub_core::Actor;
-use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::hub::sessions::RequestClient;
+use linchpin_hub_core::hub::{CallArguments, Hub};
 use linchpin_hub_core::object_reader::ObjectReader;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::app::AppState;
@@ -32,8 +35,17 @@ pub(crate) struct ApiRequest {
     pub(crate) headers: HeaderMap,
     /// JSON body; an empty object if the request has none.
     pub(crate) body: Value,
+    /// Body as it was received.
+    pub(crate) received_body: Bytes,
     /// Signal that the handler no longer needs the body, so that its memory can be released.
     pub(crate) body_released: Arc<Notify>,
+}
+
+/// Received text of the arguments in a request body.
+#[derive(Deserialize)]
+struct BodyWithArguments<'a> {
+    #[serde(borrow)]
+    arguments: &'a RawValue,
 }
 
 impl ApiRequest {
@@ -59,5 +71,15 @@ impl ApiRequest {
     /// Takes the request body, from JSON or an HTML form, as an object whose members can be read one by one.
     pub(crate) fn form_body(&mut self) -> Result<ObjectReader> {
         Ok(ObjectReader::new(self.body.take())?)
+    }
+
+    /// Takes the arguments of a tool from the request body, as they were received; an empty object if they are missing.
+    pub(crate) fn take_arguments(&mut self, form: &mut ObjectReader) -> CallArguments {
+        let Some(value) = form.value("arguments") else { return Value::from(Map::new()).into() };
+        let body = std::mem::take(&mut self.received_body);
+        match serde_json::from_slice::<BodyWithArguments<'_>>(&body) {
+            Ok(received) => CallArguments::from_received(received.arguments, value),
+            Err(_) => value.into(), // not a JSON body
+        }
     }
 }

@@ -137,6 +137,7 @@ async fn serve(
         method,
         headers,
         body,
+        received_body: reservation.bytes.clone(),
         body_released,
     };
     let mut handling = handler(api_request);

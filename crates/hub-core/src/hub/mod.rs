@@ -45,6 +45,7 @@ pub use audit::{Audit, AuditView, last_checkpoint};
 pub use calls::Calls;
 pub use calls::admit::{CallRequest, ToolRef};
 pub use calls::approvals::ApprovalView;
+pub use calls::arguments::CallArguments;
 pub use calls::handle::{CallEvent, CallHandle, CallOptions, CallProgress};
 pub use calls::metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use calls::records::CallView;

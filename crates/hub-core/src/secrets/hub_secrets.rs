@@ -110,6 +110,11 @@ impl SecretSearcher {
         SecretSearcher { matcher, blocks: blocks().count(), keys, formats }
     }
 
+    /// Returns whether a text may contain a secret.
+    pub(crate) fn may_match(&self, text: &str) -> bool {
+        self.matcher.is_match(text)
+    }
+
     /// Masks every secret in a text, and every part of a secret that is long enough to be recognized. Returns `None` if
     /// there is none.
     pub(crate) fn mask(&self, text: &str) -> Option<String> {

@@ -4,12 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use linchpin::auth::Secret;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
+use crate::bounded_result::with_json;
 use crate::connection::AuthMaterial;
 use crate::lock::lock;
 use crate::secrets::hub_secrets::{HubSecrets, SecretSearcher};
@@ -30,7 +33,8 @@ pub(crate) const MASK: &str = "***";
 /// Secrets that are replaced by `***` in texts of one server.
 #[derive(Default)]
 pub(crate) struct Redactor {
-    patterns: Vec<Zeroizing<String>>,
+    /// Finds the secrets in every encoding, the longest first. `None` if there are no secrets.
+    matcher: Option<AhoCorasick>,
     /// OAuth tokens, which change while the connection is open.
     tokens: Option<Arc<IssuedTokens>>,
     /// Keys and tokens of the hub itself, which are redacted in every text.
@@ -113,20 +117,39 @@ impl Redactor {
                 ]);
             }
         }
+        let mut forms: Vec<_> = forms.into_iter().map(Zeroizing::new).collect();
         forms.retain(|form| form.len() >= MIN_SECRET_LEN);
-        forms.sort_unstable_by_key(|form| std::cmp::Reverse(form.len()));
-        forms.dedup();
-        Redactor {
-            patterns: forms.into_iter().map(Zeroizing::new).collect(),
-            tokens: None,
-            hub_secrets: None,
-        }
+        let matcher = (!forms.is_empty()).then(|| {
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(forms.iter().map(|form| form.as_bytes()))
+                .expect("a server has too few secrets to exceed the pattern limit")
+        });
+        Redactor { matcher, tokens: None, hub_secrets: None }
     }
 
     /// Redacts secrets in a JSON value: in its strings and member names.
     pub(crate) fn redact(&self, mut value: Value) -> Value {
         self.redact_value(&mut value, self.hub_secrets.as_ref().map(|secrets| secrets.searcher()).as_deref());
         value
+    }
+
+    /// Redacts secrets in a JSON value, and returns it with its JSON text. The text is searched first: only if it may
+    /// contain a secret, the strings are examined one by one.
+    pub(crate) fn redact_with_json(&self, value: Value) -> (Value, Box<RawValue>) {
+        let (value, json) = with_json(value);
+        if self.may_match(json.get()) { with_json(self.redact(value)) } else { (value, json) }
+    }
+
+    /// Returns whether a string in this JSON text may contain a secret. JSON escapes may hide one.
+    fn may_match(&self, json: &str) -> bool {
+        json.contains('\\')
+            || self.matcher.as_ref().is_some_and(|matcher| matcher.is_match(json))
+            || self.hub_secrets.as_ref().is_some_and(|secrets| secrets.searcher().may_match(json))
+            || self
+                .tokens
+                .as_ref()
+                .is_some_and(|tokens| lock(&tokens.0).iter().any(|redactor| redactor.may_match(json)))
     }
 
     /// Redacts the secrets in a JSON value in place, since most values contain nothing to redact.
@@ -162,10 +185,10 @@ impl Redactor {
     /// Returns the text with secrets redacted, or `None` if there is nothing to redact.
     fn redacted(&self, text: &str, searcher: Option<&SecretSearcher>) -> Option<String> {
         let mut masked = searcher.and_then(|searcher| searcher.mask(text));
-        for form in &self.patterns {
+        if let Some(matcher) = &self.matcher {
             let text = masked.as_deref().unwrap_or(text);
-            if text.contains(form.as_str()) {
-                masked = Some(text.replace(form.as_str(), MASK));
+            if matcher.is_match(text) {
+                masked = Some(mask_matches(matcher, text));
             }
         }
         let Some(tokens) = &self.tokens else { return masked };
@@ -196,6 +219,16 @@ fn url_credentials(text: &str) -> Vec<Secret> {
         }
     }
     found
+}
+
+/// Replaces everything that the matcher finds in a text by `***`.
+fn mask_matches(matcher: &AhoCorasick, text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    matcher.replace_all_with(text, &mut masked, |_, _, masked| {
+        masked.push_str(MASK);
+        true
+    });
+    masked
 }
 
 /// Decodes percent-encoded text. Returns `None` if there is nothing to decode.

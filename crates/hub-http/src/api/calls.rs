@@ -65,7 +65,7 @@ pub(crate) struct NewCall {
 pub(crate) async fn create(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
     let tool = take_tool(&mut form)?;
-    let (arguments, session) = (take_arguments(&mut form), take_session(&mut form)?);
+    let (arguments, session) = (request.take_arguments(&mut form), take_session(&mut form)?);
     let (as_agent, options) = (take_agent(&mut form)?, take_options(&mut form)?);
     form.finish()?;
     run_call(&request, CallRequest { session, as_agent, ..CallRequest::new(tool, arguments) }, options).await
@@ -96,11 +96,6 @@ pub(super) fn take_tool(form: &mut ObjectReader) -> Result<ToolRef> {
 /// Takes the session of the caller from a request body.
 pub(super) fn take_session(form: &mut ObjectReader) -> Result<Option<String>> {
     Ok(form.string("session", MAX_SESSION_LEN)?)
-}
-
-/// Takes the tool arguments from a request body; an empty object if they are missing.
-pub(super) fn take_arguments(form: &mut ObjectReader) -> Value {
-    form.value("arguments").unwrap_or_else(|| Map::new().into())
 }
 
 /// Takes the agent from a request body with whose credential a user calls a tool.

@@ -74,7 +74,7 @@ pub(crate) async fn trust(mut request: ApiRequest) -> Result<Response> {
 
 pub(crate) async fn call(mut request: ApiRequest) -> Result<Response> {
     let mut form = request.form_body()?;
-    let (arguments, session) = (calls::take_arguments(&mut form), calls::take_session(&mut form)?);
+    let (arguments, session) = (request.take_arguments(&mut form), calls::take_session(&mut form)?);
     let (as_agent, options) = (calls::take_agent(&mut form)?, calls::take_options(&mut form)?);
     form.finish()?;
     let tool = ToolRef::Qualified(request.path("tool").to_owned());

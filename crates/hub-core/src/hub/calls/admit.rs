@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use super::arguments::CallArguments;
 use super::execute::{ApprovalUse, CallStart};
 use super::handle::{CallEvent, CallOptions, CallerChannel};
 use super::plan::PlannedCall;
 use super::records::CallView;
+use super::target::CallTarget;
 use crate::actor::Actor;
 use crate::approval_rule::check_session;
 use crate::audit::AuditEntry;
@@ -29,7 +30,6 @@ use crate::policy::{PolicyDecision, PolicyReason};
 use crate::rate_limit::concurrency_limited;
 use crate::store::{Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, StoreChange};
 use crate::telemetry;
-use crate::tool::ToolRecord;
 use crate::trace_context::TraceContext;
 
 /// Maximum size of the arguments of a call as JSON, in bytes.
@@ -81,7 +81,7 @@ pub struct CallRequest {
     /// Qualified or upstream name of the tool to call.
     pub tool: ToolRef,
     /// Arguments; must be an object.
-    pub arguments: Value,
+    pub arguments: CallArguments,
     /// Session or conversation of the caller, which approval rules can be limited to.
     pub session: Option<String>,
     /// Name or id of the agent with whose credential a user calls the tool. Only for servers with credentials per agent.
@@ -92,8 +92,8 @@ pub struct CallRequest {
 
 impl CallRequest {
     /// Creates the request of a call with the caller's own credential, outside any session.
-    pub fn new(tool: ToolRef, arguments: Value) -> Self {
-        CallRequest { tool, arguments, session: None, as_agent: None, trace: None }
+    pub fn new(tool: ToolRef, arguments: impl Into<CallArguments>) -> Self {
+        CallRequest { tool, arguments: arguments.into(), session: None, as_agent: None, trace: None }
     }
 }
 
@@ -171,7 +171,7 @@ impl Calls {
         caller: CallerChannel,
         consumed: &mut ConsumedLimits,
     ) -> Result<SubmittedCall> {
-        if !request.arguments.is_object() {
+        if !request.arguments.value().is_object() {
             return Err(Error::invalid("arguments", "must be an object"));
         }
         if let Some(session) = &request.session {
@@ -212,7 +212,7 @@ impl Calls {
             PolicyDecision::RequireApproval(reason) => (reason, true),
             PolicyDecision::Allow(reason) => (reason, false),
         };
-        if let Err(faults) = self.check_arguments(&plan.target.tool, &plan.arguments) {
+        if let Err(faults) = self.check_arguments(&plan.target, &plan.arguments) {
             return self
                 .record_rejection(actor, plan, CallStatus::Error, "invalid_arguments", &faults)
                 .await
@@ -274,12 +274,16 @@ impl Calls {
     }
 
     /// Validates arguments against their size limit and the input schema of the tool.
-    pub(in crate::hub) fn check_arguments(&self, tool: &ToolRecord, arguments: &Value) -> Result<(), String> {
-        let size = arguments.to_string().len();
+    pub(in crate::hub) fn check_arguments(
+        &self,
+        target: &CallTarget,
+        arguments: &CallArguments,
+    ) -> Result<(), String> {
+        let size = arguments.text().get().len();
         if size > MAX_ARGUMENT_BYTES {
             return Err(format!("the arguments have {size} bytes; the limit is {MAX_ARGUMENT_BYTES} bytes"));
         }
-        self.schema_cache.check(tool, arguments)
+        target.input_schema(&self.schema_cache).check(arguments.value())
     }
 
     /// Enforces the limit of running calls per subject.
@@ -315,7 +319,6 @@ impl Calls {
         let (kind, count) = self.audit.count_repetition(kind, now);
         let view = CallView {
             id: kind.call.unwrap_or(plan.id),
-            arguments: None,
             error: Some(text.clone()),
             completed: Some(now),
             ..CallView::without_outcome(actor, &plan, status)

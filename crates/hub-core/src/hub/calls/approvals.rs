@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::arguments::CallArguments;
 use super::execute::ApprovalUse;
 use super::plan::{PlannedCall, arguments_digest, evaluate_policy};
 use super::records::{CallView, StoredArguments};
@@ -172,11 +173,12 @@ impl Calls {
             return self.approval(actor, id).await;
         }
         let (mut batch, mut digest, at) = (Batch::new(), None, self.context.platform.now());
-        if let Some(arguments) = arguments.filter(|arguments| *arguments != plan.arguments) {
+        if let Some(arguments) = arguments.filter(|arguments| arguments != plan.arguments.value()) {
             if !arguments.is_object() {
                 return Err(Error::invalid("arguments", "must be a JSON object with the edited arguments"));
             }
-            self.check_arguments(&plan.target.tool, &arguments)
+            let arguments = CallArguments::from(arguments);
+            self.check_arguments(&plan.target, &arguments)
                 .map_err(|faults| Error::invalid("arguments", faults))?;
             plan.digest = arguments_digest(&arguments);
             plan.requested_arguments = Some(std::mem::replace(&mut plan.arguments, arguments));
@@ -306,7 +308,7 @@ impl Calls {
         };
         let (agent, target) =
             (self.identity.calling_agent(actor).await?, CallTarget::new(server, tool, version));
-        let arguments = arguments.ok_or_else(lost)?;
+        let arguments = CallArguments::from(arguments.ok_or_else(lost)?);
         Ok((
             actor,
             PlannedCall {
@@ -318,7 +320,7 @@ impl Calls {
                 agent,
                 digest: arguments_digest(&arguments),
                 arguments,
-                requested_arguments: requested,
+                requested_arguments: requested.map(CallArguments::from),
                 credential_agent: None,
                 trace: None,
                 rates: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,6 +28,17 @@ use crate::lock::lock;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(400);
 /// Maximum number of server requests of one call.
 const MAX_SERVER_REQUESTS: usize = 100;
+
+static WITH_SAMPLING: LazyLock<Arc<ClientCapabilities>> = LazyLock::new(|| call_capabilities(true));
+static WITHOUT_SAMPLING: LazyLock<Arc<ClientCapabilities>> = LazyLock::new(|| call_capabilities(false));
+
+fn call_capabilities(has_sampling: bool) -> Arc<ClientCapabilities> {
+    let ClientCapabilities { sampling, extensions, .. } = all_capabilities();
+    let mut extensions = extensions.unwrap_or_default();
+    extensions.insert(extension::TASKS.to_owned(), json!({}));
+    let sampling = sampling.filter(|_| has_sampling);
+    Arc::new(ClientCapabilities { sampling, extensions: Some(extensions), ..all_capabilities() })
+}
 
 /// Exchange of one running call.
 pub(super) struct CallExchange {
@@ -84,12 +95,9 @@ impl CallExchange {
     }
 
     /// Returns the capabilities announced with the call: sampling only if the caller replies to it.
-    fn capabilities(&self) -> ClientCapabilities {
-        let ClientCapabilities { sampling, extensions, .. } = all_capabilities();
-        let mut extensions = extensions.unwrap_or_default();
-        extensions.insert(extension::TASKS.to_owned(), json!({}));
-        let sampling = sampling.filter(|_| self.is_replied(ServerRequestKind::Sampling));
-        ClientCapabilities { sampling, extensions: Some(extensions), ..all_capabilities() }
+    fn capabilities(&self) -> Arc<ClientCapabilities> {
+        let has_sampling = self.is_replied(ServerRequestKind::Sampling);
+        if has_sampling { WITH_SAMPLING.clone() } else { WITHOUT_SAMPLING.clone() }
     }
 
     fn is_replied(&self, kind: ServerRequestKind) -> bool {

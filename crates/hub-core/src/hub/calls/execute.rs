@@ -8,10 +8,12 @@ use jiff::Timestamp;
 use linchpin::encode::to_value;
 use linchpin::model::{CallToolResult, TaskStatus};
 use linchpin::{CallError, ClientError, Revision};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 use tracing::Span;
 
+use super::arguments::CallArguments;
 use super::exchange::CallExchange;
 use super::handle::CallEvent;
 use super::plan::PlannedCall;
@@ -22,7 +24,6 @@ use crate::audit::AuditEntry;
 use crate::bounded_result::BoundedResult;
 use crate::digest::Digest;
 use crate::error::{self, Result};
-use crate::events::NewEvent;
 use crate::hub::calls::Calls;
 use crate::hub::calls::limits::concurrency_limits;
 use crate::hub::event_payloads;
@@ -63,7 +64,7 @@ pub(in crate::hub) struct RunningCall {
 /// Outcome of a tool call before it is stored: status, result or error, and warning.
 struct ExecutionOutcome {
     status: CallStatus,
-    result: Option<Value>,
+    result: Option<BoundedResult>,
     warning: Option<String>,
     error: Option<String>,
 }
@@ -74,15 +75,19 @@ impl ExecutionOutcome {
     }
 }
 
+/// Result of a call in the form that is encrypted for its record.
+#[derive(Serialize)]
+struct ResultRecord<'a> {
+    result: &'a RawValue,
+    warning: Option<&'a str>,
+}
+
 /// Guard that records the outcome of a running call as `unknown` if it is dropped before an outcome is stored.
 struct RunningCallGuard {
     calls: Arc<Calls>,
     tenant: TenantId,
     id: CallId,
-    /// Event that is published if the outcome of the call remains unknown.
-    unknown_event: NewEvent,
-    /// Whether the server keeps the history of its calls.
-    retains_arguments: bool,
+    target: Arc<CallTarget>,
     is_started: bool,
 }
 
@@ -103,12 +108,13 @@ impl Drop for RunningCallGuard {
                 result: None,
                 error: None,
                 at,
-                retains_arguments: self.retains_arguments,
+                retains_arguments: self.target.server.settings.keep_history,
             };
             let entry = AuditEntry::new(at, "hub", "call.finished").with("call", self.id.to_string());
             let entry = entry.with("status", CallStatus::Unknown.name());
             let finish = StoreChange::FinishCall { call: self.id, outcome };
-            let batch = Batch::new().change(finish).audit(entry).with_event(self.unknown_event.clone());
+            let event = self.target.status_event(self.id, CallStatus::Unknown);
+            let batch = Batch::new().change(finish).audit(entry).with_event(event);
             self.calls.deferred_commits.add(self.tenant, batch);
         }
     }
@@ -127,13 +133,11 @@ impl Calls {
     /// Executes a planned tool call at its server. The intent is recorded first; if that fails, nothing is sent.
     pub(in crate::hub) async fn execute(self: Arc<Self>, actor: Actor, plan: PlannedCall, intent: CallStart) {
         let (tenant, stop) = (actor.tenant(), self.register_call(actor, plan.id));
-        let unknown = plan.status_event(CallStatus::Unknown);
         let mut open = RunningCallGuard {
             calls: self.clone(),
             tenant,
             id: plan.id,
-            unknown_event: unknown,
-            retains_arguments: plan.target.server.settings.keep_history,
+            target: plan.target.clone(),
             is_started: false,
         };
         let CallStart { approved, reason, started: started_sender, finished } = intent;
@@ -164,18 +168,32 @@ impl Calls {
             span.record("otel.status_code", "ERROR");
         }
         span.record("linchpin.status", outcome_data.status.name());
+        let batch = self.outcome_batch(actor, &plan, &outcome_data, completed).await;
+        let ExecutionOutcome { status, result, warning, error } = outcome_data;
+        let (result, summary) = result.map(|result| (result.value, result.text)).unzip();
         let view = CallView {
             subject_name,
-            result: outcome_data.result.clone(),
-            warning: outcome_data.warning.clone(),
-            error: outcome_data.error.clone(),
+            result,
+            summary,
+            warning,
+            error,
             approval,
             started: Some(started),
             completed: Some(completed),
-            ..CallView::without_outcome(actor, &plan, outcome_data.status)
+            ..CallView::without_outcome(actor, &plan, status)
         };
-        let view = view.with_summary();
-        self.record_outcome(actor, &plan, outcome_data, (started, completed), &view).await;
+        let view = CallView {
+            arguments: Some(plan.arguments.into_value()),
+            requested_arguments: plan.requested_arguments.map(CallArguments::into_value),
+            ..view
+        };
+        self.metrics.record_call(
+            tenant,
+            plan.target.server.slug.as_str(),
+            status,
+            completed.duration_since(started),
+        );
+        self.record_outcome(tenant, &plan.target, batch, &view).await;
         open.is_started = false;
         let _ = finished.send(view);
     }
@@ -254,12 +272,11 @@ impl Calls {
             Ok(None) => timed_out(&CallError::TimedOut(max)),
             Ok(Some(Err(ClientError::Call(error @ CallError::TimedOut(_))))) => timed_out(&error),
             Ok(Some(Ok(result))) => {
-                let result = redactor.redact(to_value(&result, Revision::LATEST));
-                let BoundedResult { result, is_error, warning, text: summary } =
-                    BoundedResult::new(result, self.context.limits().result_bytes);
-                let status = if is_error { CallStatus::Error } else { CallStatus::Success };
-                let error = is_error.then(|| first_line(&summary));
-                ExecutionOutcome { status, result: Some(result), warning, error }
+                let (value, json) = redactor.redact_with_json(to_value(&result, Revision::LATEST));
+                let mut result = BoundedResult::new(value, json, self.context.limits().result_bytes);
+                let status = if result.is_error { CallStatus::Error } else { CallStatus::Success };
+                let error = result.is_error.then(|| first_line(&result.text));
+                ExecutionOutcome { status, warning: result.warning.take(), result: Some(result), error }
             }
             Ok(Some(Err(error))) => {
                 let status = if may_have_run(&error) { CallStatus::Unknown } else { CallStatus::Error };
@@ -298,7 +315,8 @@ impl Calls {
         let actor = plan.upstream_actor(actor);
         let (client, time) = (self.upstream.connection_for(actor, server).await?, server.settings.timeout);
         let max = server.settings.limits.max_call(time);
-        let call = client.call(tool.name.as_str(), &plan.arguments).timeout(time).extend_on_progress(max);
+        let call =
+            client.call(tool.name.as_str(), plan.arguments.text()).timeout(time).extend_on_progress(max);
         let mut call = exchange.attach(call);
         if tool.requires_task() {
             // The server must retain the task for longer than the hub waits. Dropping the future cancels the task.
@@ -314,17 +332,17 @@ impl Calls {
         Ok(response)
     }
 
-    /// Stores the outcome of a call and its audit entry. If it cannot be stored now, the commit is deferred.
-    async fn record_outcome(
+    /// Creates the commit of the outcome of a call: its encrypted result or error, its audit entry and its event.
+    async fn outcome_batch(
         &self,
         actor: Actor,
         plan: &PlannedCall,
-        outcome_data: ExecutionOutcome,
-        (started, at): (Timestamp, Timestamp),
-        view: &CallView,
-    ) {
+        outcome_data: &ExecutionOutcome,
+        at: Timestamp,
+    ) -> Batch {
         let (tenant, stores_history) = (actor.tenant(), plan.target.server.settings.keep_history);
         let ExecutionOutcome { status, result, warning, error } = outcome_data;
+        let status = *status;
         let mut entry = self
             .context
             .entry(actor, "call.finished")
@@ -332,10 +350,11 @@ impl Calls {
             .with("status", status.name());
         let mut sealed = None;
         if let Some(result) = result {
-            entry = entry.with("result", Digest::of("linchpin result").json(&result).finish().to_string());
+            entry =
+                entry.with("result", Digest::of("linchpin result").json(&result.value).finish().to_string());
             if stores_history {
-                let stored = json!({ "result": result, "warning": warning });
-                match self.seal(tenant, plan.id, "result", &stored).await {
+                let record = ResultRecord { result: &result.json, warning: warning.as_deref() };
+                match self.seal(tenant, plan.id, "result", &record).await {
                     Ok(bytes) => sealed = Some(bytes),
                     Err(error) => {
                         tracing::error!(call.id = %plan.id, %error, "failed to encrypt the result of a call");
@@ -343,31 +362,30 @@ impl Calls {
                 }
             }
         }
-        let error = self.sealed_error(tenant, plan.id, status, error.filter(|_| stores_history)).await;
+        let error = error.clone().filter(|_| stores_history);
+        let error = self.sealed_error(tenant, plan.id, status, error).await;
         let outcome = CallOutcome { status, result: sealed, error, at, retains_arguments: stores_history };
         let batch = self.close_server_requests(tenant, plan.id, Batch::new());
         let batch = batch.change(StoreChange::FinishCall { call: plan.id, outcome }).audit(entry);
-        let mut batch = batch.with_event(plan.status_event(status));
-        if !stores_history {
+        batch.with_event(plan.status_event(status))
+    }
+
+    /// Stores the outcome of a call and its audit entry. If it cannot be stored now, the commit is deferred.
+    async fn record_outcome(&self, tenant: TenantId, target: &CallTarget, mut batch: Batch, view: &CallView) {
+        if !target.server.settings.keep_history {
             self.recent_results.insert(tenant, view); // for callers that are waiting now
         }
-        self.metrics.record_call(
-            tenant,
-            plan.target.server.slug.as_str(),
-            status,
-            at.duration_since(started),
-        );
         match self.context.store.commit(tenant, batch.clone()).await {
             Ok(()) => {}
             Err(error) if error.kind() == error::ErrorKind::Conflict => {
                 // Another hub considered this one dead and recorded the call as `unknown`. The audit still gets the
                 // real outcome.
-                tracing::warn!(call.id = %plan.id, status = status.name(), "call finished after it was recorded as unknown");
+                tracing::warn!(call.id = %view.id, status = view.status.name(), "call finished after it was recorded as unknown");
                 let entries = batch.audit.into_iter().map(|entry| entry.with("too_late", true)).collect();
                 self.deferred_commits.add(tenant, Batch { audit: entries, ..Batch::new() });
             }
             Err(error) => {
-                tracing::error!(call.id = %plan.id, %error, "failed to store call outcome; queued for retry");
+                tracing::error!(call.id = %view.id, %error, "failed to store call outcome; queued for retry");
                 self.recent_results.insert(tenant, view);
                 if self.context.store.shared().is_none() {
                     // A single hub publishes the outcome now. In a cluster, the event follows when the other hubs can

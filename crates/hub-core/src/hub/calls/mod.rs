@@ -3,6 +3,7 @@
 
 pub(super) mod admit;
 pub(super) mod approvals;
+pub(super) mod arguments;
 mod as_agent;
 pub(super) mod cancel;
 pub(super) mod deferred;

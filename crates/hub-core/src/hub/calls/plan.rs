@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::admit::CallRequest;
+use super::arguments::CallArguments;
 use super::handle::CallerChannel;
 use super::rules::rule_key;
 use super::target::CallTarget;
@@ -16,7 +16,6 @@ use crate::error::Result;
 use crate::events::NewEvent;
 use crate::hub::calls::Calls;
 use crate::hub::calls::limits::{CallRate, ConsumedLimits};
-use crate::hub::event_payloads;
 use crate::hub::identity::snapshots::AgentSnapshot;
 use crate::hub::registry::tools::sync::tool_id;
 use crate::id::{ApprovalRuleId, CallId};
@@ -30,11 +29,11 @@ pub(in crate::hub) struct PlannedCall {
     pub(in crate::hub) target: Arc<CallTarget>,
     /// Calling agent. `None` for a user.
     pub(in crate::hub) agent: Option<Arc<AgentSnapshot>>,
-    pub(in crate::hub) arguments: Value,
+    pub(in crate::hub) arguments: CallArguments,
     /// Digest of the arguments.
     pub(in crate::hub) digest: Digest,
     /// Originally requested arguments, if a user has edited them.
-    pub(in crate::hub) requested_arguments: Option<Value>,
+    pub(in crate::hub) requested_arguments: Option<CallArguments>,
     pub(in crate::hub) decision: PolicyDecision,
     /// Approval rule that approves the call.
     pub(in crate::hub) rule: Option<ApprovalRuleId>,
@@ -89,13 +88,18 @@ impl PlannedCall {
 
     /// Returns the event that reports a status of this call to subscribers.
     pub(in crate::hub) fn status_event(&self, status: CallStatus) -> NewEvent {
-        event_payloads::call(self.id, self.target.server.id, &self.target.tool.name, status)
+        self.target.status_event(self.id, status)
     }
 
     /// Returns the digest of policy version, caller, server, tool definition and arguments that an approval of this
     /// call is bound to.
     pub(in crate::hub) fn binding(&self, actor: Actor) -> Digest {
-        policy::approval_binding(actor.subject(), self.target.server.id, self.target.pin, &self.arguments)
+        policy::approval_binding(
+            actor.subject(),
+            self.target.server.id,
+            self.target.pin,
+            self.arguments.value(),
+        )
     }
 }
 
@@ -115,11 +119,11 @@ impl Calls {
         let Some(target) = self.known_target(actor, agent.as_deref(), &request.tool) else {
             return Err(request);
         };
-        let call = (request.session.as_deref(), &request.arguments);
+        let call = (request.session.as_deref(), request.arguments.value());
         let decided = self.decide(actor, agent.as_deref(), &target, call);
         let (PolicyDecision::Allow(reason), _) = decided else { return Err(request) };
         if self.check_running_calls(actor).is_err()
-            || self.check_arguments(&target.tool, &request.arguments).is_err()
+            || self.check_arguments(&target, &request.arguments).is_err()
         {
             return Err(request);
         }
@@ -141,7 +145,7 @@ impl Calls {
             Some(name) => Some(self.credential_agent(actor, &target.server, &name).await?),
             None => None,
         };
-        let decided = self.decide(actor, agent.as_deref(), &target, (session.as_deref(), &arguments));
+        let decided = self.decide(actor, agent.as_deref(), &target, (session.as_deref(), arguments.value()));
         let plan = self.planned_call(agent, target, decided, (session, arguments));
         Ok(PlannedCall { credential_agent, trace, ..plan })
     }
@@ -151,7 +155,7 @@ impl Calls {
         agent: Option<Arc<AgentSnapshot>>,
         target: Arc<CallTarget>,
         (decision, rule): (PolicyDecision, Option<ApprovalRuleId>),
-        (session, arguments): (Option<String>, Value),
+        (session, arguments): (Option<String>, CallArguments),
     ) -> PlannedCall {
         PlannedCall {
             id: CallId::new(&*self.context.platform),
@@ -204,6 +208,6 @@ pub(in crate::hub) fn evaluate_policy(
 }
 
 /// Returns the digest of the arguments of a call, for the audit.
-pub(in crate::hub) fn arguments_digest(arguments: &Value) -> Digest {
-    Digest::of("linchpin arguments").json(arguments).finish()
+pub(in crate::hub) fn arguments_digest(arguments: &CallArguments) -> Digest {
+    Digest::of("linchpin arguments").json(arguments.value()).finish()
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, interval_at};
 
+use super::arguments::CallArguments;
 use super::plan::PlannedCall;
 use crate::actor::Actor;
 use crate::bounded_result;
@@ -74,6 +76,17 @@ pub struct CallView {
     pub completed: Option<Timestamp>,
 }
 
+/// Arguments of a call in the form that is encrypted for its record.
+#[derive(Serialize)]
+struct ArgumentsRecord<'a> {
+    arguments: &'a RawValue,
+    /// Originally requested arguments, if a user has edited them.
+    #[serde(rename = "asked")]
+    requested: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'a str>,
+}
+
 /// Decrypted arguments of a call record.
 #[derive(Default)]
 pub(in crate::hub) struct StoredArguments {
@@ -85,7 +98,7 @@ pub(in crate::hub) struct StoredArguments {
 }
 
 impl CallView {
-    /// Creates the view of a call without an outcome.
+    /// Creates the view of a call without arguments and outcome.
     pub(in crate::hub) fn without_outcome(actor: Actor, plan: &PlannedCall, status: CallStatus) -> Self {
         CallView {
             id: plan.id,
@@ -97,8 +110,8 @@ impl CallView {
             subject_name: None,
             session: plan.session.clone(),
             status,
-            arguments: Some(plan.arguments.clone()),
-            requested_arguments: plan.requested_arguments.clone(),
+            arguments: None,
+            requested_arguments: None,
             result: None,
             summary: None,
             warning: None,
@@ -270,11 +283,12 @@ impl Calls {
         tenant: TenantId,
         plan: &PlannedCall,
     ) -> Result<Vec<u8>> {
-        let mut stored = json!({ "arguments": plan.arguments, "asked": plan.requested_arguments });
-        if let Some(session) = &plan.session {
-            stored["session"] = json!(session);
-        }
-        self.seal(tenant, plan.id, "arguments", &stored).await
+        let record = ArgumentsRecord {
+            arguments: plan.arguments.text(),
+            requested: plan.requested_arguments.as_ref().map(CallArguments::text),
+            session: plan.session.as_deref(),
+        };
+        self.seal(tenant, plan.id, "arguments", &record).await
     }
 
     pub(in crate::hub) async fn unseal_arguments(
@@ -323,7 +337,7 @@ impl Calls {
             CallStatus::Unknown => Some("the outcome of the call is unknown"),
         };
         let text = text.or_else(|| default_text.map(str::to_owned))?;
-        match self.seal(tenant, call, "error", &text.into()).await {
+        match self.seal(tenant, call, "error", &text).await {
             Ok(sealed) => Some(sealed),
             Err(error) => {
                 tracing::error!(call.id = %call, %error, "failed to encrypt the error of a call");
@@ -338,9 +352,10 @@ impl Calls {
         tenant: TenantId,
         call: CallId,
         part: &str,
-        value: &Value,
+        value: &(impl Serialize + Sync),
     ) -> Result<Vec<u8>> {
-        self.context.keys.encrypt(tenant, &part_binding(call, part), value.to_string().as_bytes()).await
+        let text = serde_json::to_vec(value).expect("a part of a call record has a JSON form");
+        self.context.keys.encrypt(tenant, &part_binding(call, part), &text).await
     }
 
     pub(in crate::hub) async fn unseal(

@@ -177,7 +177,9 @@ impl Calls {
             let text = "the caller has not named a session: use `minutes` or `conditions` instead";
             return Err(form.error("session", text));
         }
-        if let Some(index) = scope.conditions.iter().position(|condition| !condition.holds(&plan.arguments)) {
+        if let Some(index) =
+            scope.conditions.iter().position(|condition| !condition.holds(plan.arguments.value()))
+        {
             let text = "does not hold for the arguments of this call: change the condition or the arguments";
             return Err(form.error(&format!("conditions[{index}]"), text));
         }

@@ -19,16 +19,26 @@ const MAX_FAULTS: usize = 5;
 #[derive(Default)]
 pub(in crate::hub) struct SchemaCache(Mutex<HashMap<Digest, Arc<Schema>>>);
 
-impl SchemaCache {
-    /// Validates arguments against the input schema of a tool.
-    pub(in crate::hub) fn check(&self, tool: &ToolRecord, arguments: &Value) -> Result<(), String> {
-        let Some(schema) = tool.input_schema() else { return Ok(()) };
-        let faults = self.get_or_compile(schema)?.errors(arguments, MAX_FAULTS);
+/// Compiled input schema of a tool, `None` if the tool has none, or why it cannot be compiled.
+pub(in crate::hub) struct InputSchema(Result<Option<Arc<Schema>>, String>);
+
+impl InputSchema {
+    /// Validates arguments against the schema.
+    pub(in crate::hub) fn check(&self, arguments: &Value) -> Result<(), String> {
+        let Some(schema) = self.0.as_ref().map_err(Clone::clone)? else { return Ok(()) };
+        let faults = schema.errors(arguments, MAX_FAULTS);
         if faults.is_empty() {
             return Ok(());
         }
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
         Err(format!("the arguments do not match the input schema of the tool: {}", faults.join("; ")))
+    }
+}
+
+impl SchemaCache {
+    /// Returns the compiled input schema of a tool.
+    pub(in crate::hub) fn input_schema(&self, tool: &ToolRecord) -> InputSchema {
+        InputSchema(tool.input_schema().map(|schema| self.get_or_compile(schema)).transpose())
     }
 
     fn get_or_compile(&self, schema: &Value) -> Result<Arc<Schema>, String> {

@@ -1,14 +1,19 @@
 //! Targets of calls: tools with their servers, built once from the stored documents and dropped when a document changes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::Calls;
 use super::admit::ToolRef;
+use super::schema_cache::{InputSchema, SchemaCache};
 use crate::actor::Actor;
 use crate::digest::Digest;
 use crate::error::Result;
+use crate::events::NewEvent;
+use crate::hub::event_payloads;
 use crate::hub::identity::snapshots::AgentSnapshot;
+use crate::id::CallId;
 use crate::server::Server;
+use crate::store::CallStatus;
 use crate::tool::ToolRecord;
 use crate::tool::names::{MAX_NAME_LEN, qualified_name};
 use crate::tool::pin::{TrustState, pin};
@@ -24,13 +29,25 @@ pub(in crate::hub) struct CallTarget {
     /// Pin of the current definition.
     pub(in crate::hub) pin: Digest,
     pub(in crate::hub) state: TrustState,
+    /// Compiled input schema, once it was needed.
+    input_schema: OnceLock<InputSchema>,
 }
 
 impl CallTarget {
     pub(in crate::hub) fn new(server: Server, tool: ToolRecord, tool_version: u64) -> Self {
         let name = qualified_name(&server.slug, &tool.name, MAX_NAME_LEN);
         let (pin, state) = (pin(&tool.definition), tool.state());
-        CallTarget { server, tool, tool_version, name, pin, state }
+        CallTarget { server, tool, tool_version, name, pin, state, input_schema: OnceLock::new() }
+    }
+
+    /// Returns the event that reports a status of a call of the tool.
+    pub(in crate::hub) fn status_event(&self, call: CallId, status: CallStatus) -> NewEvent {
+        event_payloads::call(call, self.server.id, &self.tool.name, status)
+    }
+
+    /// Returns the compiled input schema of the tool.
+    pub(in crate::hub) fn input_schema(&self, cache: &SchemaCache) -> &InputSchema {
+        self.input_schema.get_or_init(|| cache.input_schema(&self.tool))
     }
 }
 

@@ -82,8 +82,13 @@ impl Identity {
     /// because of it.
     pub(in crate::hub) async fn caller_name(&self, actor: Actor) -> Option<String> {
         let (tenant, subject) = (actor.tenant(), actor.subject());
-        let Subject::User(user) = subject else {
-            return self.subject_name(tenant, &subject.to_string()).await.ok().flatten();
+        let user = match subject {
+            Subject::User(user) => user,
+            Subject::Agent(agent) => {
+                let snapshot = self.agent_snapshot(tenant, agent).await.ok().flatten();
+                return snapshot.map(|snapshot| snapshot.agent.name.clone());
+            }
+            Subject::Hub => return None,
         };
         if let Some(UserName(name)) = self.user_names.get(tenant, user) {
             return name;
