@@ -1,10 +1,13 @@
 //! Call admission: rate limit of the caller → tool lookup → policy → arguments → rate limit of the server → approval.
 //! Admitted calls are sent by [`execute`](super::execute); nothing else calls a tool.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
@@ -29,6 +32,7 @@ use crate::lock::lock;
 use crate::policy::{PolicyDecision, PolicyReason};
 use crate::rate_limit::concurrency_limited;
 use crate::store::{Approval, ApprovalStatus, Batch, CallRecord, CallStatus, CountedCalls, StoreChange};
+use crate::task_set::DetachOnDrop;
 use crate::telemetry;
 use crate::trace_context::TraceContext;
 
@@ -97,12 +101,16 @@ impl CallRequest {
     }
 }
 
+/// Call whose start is recorded. Yields its outcome. It runs while the future is polled, and if the future is dropped in a
+/// task.
+pub(in crate::hub) type StartedCall = DetachOnDrop<Option<Box<CallView>>>;
+
 /// Request of a call that has passed or failed its admission.
 pub(super) enum SubmittedCall {
     /// The call waits for an approval, or was rejected: its record.
     Recorded(Box<CallView>),
-    /// The call runs; the receiver yields its outcome.
-    Running(CallId, oneshot::Receiver<CallView>),
+    /// The call runs.
+    Running(CallId, StartedCall),
 }
 
 impl SubmittedCall {
@@ -134,9 +142,7 @@ impl Calls {
     ) -> Result<CallView> {
         match self.submit(actor, request, CallerChannel::new(options)).await? {
             SubmittedCall::Recorded(view) => Ok(*view),
-            SubmittedCall::Running(id, outcome) if wait => {
-                outcome.await.map_err(|_| unknown_outcome_error(id))
-            }
+            SubmittedCall::Running(id, call) if wait => outcome_of(id, call).await,
             SubmittedCall::Running(id, _) => Box::pin(self.call(actor, id)).await,
         }
     }
@@ -178,7 +184,10 @@ impl Calls {
             check_session(session)?;
         }
         match self.plan_ready_call(actor, request, *consumed).await {
-            Ok((plan, reason)) => self.run_call(actor, PlannedCall { caller, ..plan }, reason).await,
+            Ok((mut plan, reason)) => {
+                plan.caller = caller;
+                self.run_call(actor, plan, reason).await
+            }
             // Boxed, as its state is large and few calls take this path.
             Err(request) => Box::pin(self.admit_call(actor, request, caller, consumed)).await,
         }
@@ -201,7 +210,8 @@ impl Calls {
             consumed.agent = true;
         }
         self.check_running_calls(actor)?;
-        let plan = PlannedCall { caller, ..self.plan(actor, request).await? };
+        let mut plan = self.plan(actor, request).await?;
+        plan.caller = caller;
         let (reason, needs_approval) = match plan.decision {
             PolicyDecision::Deny(reason) => {
                 return self
@@ -237,25 +247,23 @@ impl Calls {
     async fn run_call(
         self: &Arc<Self>,
         actor: Actor,
-        plan: PlannedCall,
+        plan: Box<PlannedCall>,
         reason: PolicyReason,
     ) -> Result<SubmittedCall> {
         let id = plan.id;
-        let outcome = self.start_call(actor, plan, None, reason.code()).await?;
-        Ok(SubmittedCall::Running(id, outcome))
+        let call = self.start_call(actor, plan, None, reason.code()).await?;
+        Ok(SubmittedCall::Running(id, call))
     }
 
-    /// Starts a call in its own task, so that it finishes even if the caller is dropped. Returns after the start is
-    /// recorded; the receiver yields the outcome.
+    /// Starts a call, which finishes even if the returned future is dropped. Returns after the start is recorded.
     pub(in crate::hub) async fn start_call(
         self: &Arc<Self>,
         actor: Actor,
-        plan: PlannedCall,
+        plan: Box<PlannedCall>,
         approved: Option<ApprovalUse>,
         reason: &'static str,
-    ) -> Result<oneshot::Receiver<CallView>> {
-        let ((started, start_receiver), (finished, outcome_receiver)) =
-            (oneshot::channel(), oneshot::channel());
+    ) -> Result<StartedCall> {
+        let (started, mut start_receiver) = oneshot::channel();
         let span = tracing::trace_span!(
             target: telemetry::TARGET,
             "call",
@@ -267,10 +275,19 @@ impl Calls {
             linchpin.call.id = %plan.id,
             linchpin.status = Empty,
         );
-        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started, finished });
-        self.context.tasks.spawn(call.instrument(span));
-        start_receiver.await.unwrap_or_else(|_| Err(Error::shutting_down()))?;
-        Ok(outcome_receiver)
+        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started });
+        let mut call = self.context.tasks.attend(call.instrument(span));
+        poll_fn(|cx| {
+            call.advance(cx);
+            // Only the call sends to the channel, so that no waker is needed.
+            match start_receiver.try_recv() {
+                Ok(recorded) => Poll::Ready(recorded),
+                Err(TryRecvError::Closed) => Poll::Ready(Err(Error::shutting_down())),
+                Err(TryRecvError::Empty) => Poll::Pending,
+            }
+        })
+        .await?;
+        Ok(call)
     }
 
     /// Validates arguments against their size limit and the input schema of the tool.
@@ -303,7 +320,7 @@ impl Calls {
     async fn record_rejection(
         self: &Arc<Self>,
         actor: Actor,
-        plan: PlannedCall,
+        plan: Box<PlannedCall>,
         status: CallStatus,
         code: &'static str,
         text: &str,
@@ -414,6 +431,11 @@ impl Calls {
     ) -> AuditEntry {
         plan.add_to_entry(self.context.tool_entry(actor, action, &plan.target.server, &plan.target.tool))
     }
+}
+
+/// Waits for the outcome of a started call.
+pub(super) async fn outcome_of(id: CallId, call: StartedCall) -> Result<CallView> {
+    call.await.flatten().map(|view| *view).ok_or_else(|| unknown_outcome_error(id))
 }
 
 /// Creates the error for a call whose outcome is unknown.

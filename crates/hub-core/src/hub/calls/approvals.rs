@@ -290,7 +290,11 @@ impl Calls {
     }
 
     /// Rebuilds the call that waits for an approval, and its caller.
-    async fn load_planned_call(&self, tenant: TenantId, approval: &Approval) -> Result<(Actor, PlannedCall)> {
+    async fn load_planned_call(
+        &self,
+        tenant: TenantId,
+        approval: &Approval,
+    ) -> Result<(Actor, Box<PlannedCall>)> {
         let call = self.context.store.call(tenant, approval.call).await?;
         let call: CallRecord = call.ok_or_else(|| Error::not_found("call", approval.call))?;
         let actor = Actor::new(tenant, call.subject.parse::<Subject>()?);
@@ -311,7 +315,7 @@ impl Calls {
         let arguments = CallArguments::from(arguments.ok_or_else(lost)?);
         Ok((
             actor,
-            PlannedCall {
+            Box::new(PlannedCall {
                 id: call.id,
                 decision: evaluate_policy(actor, agent.as_deref(), &target),
                 rule: None,
@@ -325,7 +329,7 @@ impl Calls {
                 trace: None,
                 rates: Vec::new(),
                 caller: self.pending_callers.find(tenant, call.id),
-            },
+            }),
         ))
     }
 }

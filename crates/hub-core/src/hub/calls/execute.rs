@@ -42,8 +42,6 @@ pub(in crate::hub) struct CallStart {
     pub(in crate::hub) reason: &'static str,
     /// Channel that reports to the caller whether the start of the call was stored.
     pub(in crate::hub) started: oneshot::Sender<Result<()>>,
-    /// Channel for the outcome of the call, which the waiting caller receives.
-    pub(in crate::hub) finished: oneshot::Sender<CallView>,
 }
 
 /// Approval of a pending call by a user, with what is stored when it is used. It is stored and consumed in the commit
@@ -130,8 +128,14 @@ impl Calls {
         running.stop.clone()
     }
 
-    /// Executes a planned tool call at its server. The intent is recorded first; if that fails, nothing is sent.
-    pub(in crate::hub) async fn execute(self: Arc<Self>, actor: Actor, plan: PlannedCall, intent: CallStart) {
+    /// Executes a planned tool call at its server. The intent is recorded first; if that fails, nothing is sent, and the
+    /// call has no outcome.
+    pub(in crate::hub) async fn execute(
+        self: Arc<Self>,
+        actor: Actor,
+        plan: Box<PlannedCall>,
+        intent: CallStart,
+    ) -> Option<Box<CallView>> {
         let (tenant, stop) = (actor.tenant(), self.register_call(actor, plan.id));
         let mut open = RunningCallGuard {
             calls: self.clone(),
@@ -140,7 +144,7 @@ impl Calls {
             target: plan.target.clone(),
             is_started: false,
         };
-        let CallStart { approved, reason, started: started_sender, finished } = intent;
+        let CallStart { approved, reason, started: started_sender } = intent;
         let approval = approved.as_ref().map(|approved| approved.id);
         // Look the name up before the call is sent: no read of the store may delay the commit of the outcome.
         let subject_name = self.identity.caller_name(actor).await;
@@ -152,7 +156,7 @@ impl Calls {
         }
         let _ = started_sender.send(intent_result); // the caller may be gone
         if !open.is_started {
-            return;
+            return None;
         }
         if approval.is_some() {
             self.pending_callers.remove(tenant, plan.id);
@@ -182,20 +186,21 @@ impl Calls {
             completed: Some(completed),
             ..CallView::without_outcome(actor, &plan, status)
         };
-        let view = CallView {
-            arguments: Some(plan.arguments.into_value()),
-            requested_arguments: plan.requested_arguments.map(CallArguments::into_value),
+        let PlannedCall { target, arguments, requested_arguments, .. } = *plan;
+        let view = Box::new(CallView {
+            arguments: Some(arguments.into_value()),
+            requested_arguments: requested_arguments.map(CallArguments::into_value),
             ..view
-        };
+        });
         self.metrics.record_call(
             tenant,
-            plan.target.server.slug.as_str(),
+            target.server.slug.as_str(),
             status,
             completed.duration_since(started),
         );
-        self.record_outcome(tenant, &plan.target, batch, &view).await;
+        self.record_outcome(tenant, &target, batch, &view).await;
         open.is_started = false;
-        let _ = finished.send(view);
+        Some(view)
     }
 
     /// Records the intent: the start of the call, and the use of its approval.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use linchpin::model::{LogParams, Root};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::admit::{CallRequest, SubmittedCall, unknown_outcome_error};
+use super::admit::{CallRequest, SubmittedCall, outcome_of, unknown_outcome_error};
 use super::plan::PlannedCall;
 use super::records::CallView;
 use super::server_requests::{ServerReply, ServerRequestKind, ServerRequestView};
@@ -146,9 +146,16 @@ impl Calls {
                 });
                 (id, outcome)
             }
-            SubmittedCall::Running(id, receiver) => {
+            SubmittedCall::Running(id, call) => {
+                // In a task: the holder of the handle may wait for something else than its events.
+                let (sender, receiver) = oneshot::channel();
+                self.context.tasks.spawn(async move {
+                    let _ = sender.send(outcome_of(id, call).await); // the handle may have been dropped
+                });
                 let outcome: Outcome =
-                    Box::pin(async move { receiver.await.map_err(|_| unknown_outcome_error(id)) });
+                    Box::pin(
+                        async move { receiver.await.unwrap_or_else(|_| Err(unknown_outcome_error(id))) },
+                    );
                 (id, outcome)
             }
         };

@@ -111,7 +111,7 @@ impl Calls {
         actor: Actor,
         request: CallRequest,
         consumed: ConsumedLimits,
-    ) -> std::result::Result<(PlannedCall, PolicyReason), CallRequest> {
+    ) -> std::result::Result<(Box<PlannedCall>, PolicyReason), CallRequest> {
         if request.as_agent.is_some() {
             return Err(request);
         }
@@ -131,13 +131,13 @@ impl Calls {
         let server_rate = CallRate::of_server(&target.server).filter(|_| !consumed.server);
         let rates = agent_rate.filter(|_| !consumed.agent).into_iter().chain(server_rate).collect();
         let CallRequest { arguments, session, trace, .. } = request;
-        let plan =
-            PlannedCall { trace, rates, ..self.planned_call(agent, target, decided, (session, arguments)) };
+        let mut plan = self.planned_call(agent, target, decided, (session, arguments));
+        (plan.trace, plan.rates) = (trace, rates);
         Ok((plan, reason))
     }
 
     /// Resolves the tool of a call and evaluates the policy.
-    pub(super) async fn plan(&self, actor: Actor, request: CallRequest) -> Result<PlannedCall> {
+    pub(super) async fn plan(&self, actor: Actor, request: CallRequest) -> Result<Box<PlannedCall>> {
         let agent = self.identity.calling_agent(actor).await?;
         let CallRequest { tool, arguments, session, as_agent, trace } = request;
         let target = self.call_target(actor, agent.as_deref(), tool).await?;
@@ -146,8 +146,9 @@ impl Calls {
             None => None,
         };
         let decided = self.decide(actor, agent.as_deref(), &target, (session.as_deref(), arguments.value()));
-        let plan = self.planned_call(agent, target, decided, (session, arguments));
-        Ok(PlannedCall { credential_agent, trace, ..plan })
+        let mut plan = self.planned_call(agent, target, decided, (session, arguments));
+        (plan.credential_agent, plan.trace) = (credential_agent, trace);
+        Ok(plan)
     }
 
     fn planned_call(
@@ -156,8 +157,8 @@ impl Calls {
         target: Arc<CallTarget>,
         (decision, rule): (PolicyDecision, Option<ApprovalRuleId>),
         (session, arguments): (Option<String>, CallArguments),
-    ) -> PlannedCall {
-        PlannedCall {
+    ) -> Box<PlannedCall> {
+        Box::new(PlannedCall {
             id: CallId::new(&*self.context.platform),
             decision,
             rule,
@@ -171,7 +172,7 @@ impl Calls {
             trace: None,
             rates: Vec::new(),
             caller: CallerChannel::default(),
-        }
+        })
     }
 
     /// Returns the condition that makes a commit fail if the approval rule of the call was revoked or, in a cluster, if
