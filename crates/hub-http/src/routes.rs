@@ -206,9 +206,9 @@ pub(crate) fn all_routes() -> Vec<Route> {
 
         get(AuditRead, "/audit", audit::list).summary("List audit entries, oldest first; a filtered page may have few entries although others follow")
             .query(&audit::FILTERS).paged().returns::<Page<AuditView>>(),
-        get(AuditRead, "/audit/verify", audit::verify).summary("Verify that no audit entry was changed or removed").returns::<AuditVerification>(),
-        get(AuditRead, "/audit/export", audit::export).summary("Export the audit as JSON lines")
-            .query(&audit::POSITION_PARAMETER).responds::<AuditView>(200, "Audit entries, one per line", JSONL),
+        get(AuditRead, "/audit/verify", audit::verify).summary("Verify that no audit entry or document was changed or removed").returns::<AuditVerification>(),
+        get(AuditRead, "/audit/export", audit::export).summary("Export the audit as JSON lines; the last line is signed")
+            .query(&audit::POSITION_PARAMETER).responds::<AuditView>(200, "Audit entries, one per line, and a signed last line", JSONL),
         post(KeysRotate, "/keys/rotate", keys::rotate).summary("Rotate the root encryption key and, with `data`, the tenant keys")
             .optional_body::<RotateKeys>().returns::<RotatedKeys>(),
     ]

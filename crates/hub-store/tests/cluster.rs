@@ -41,12 +41,7 @@ async fn next(watching: &mut EventSubscription) -> Result<(u64, Value), Lagged> 
 }
 
 fn put(id: &str, version: u64) -> Batch {
-    let document = Document {
-        key: DocumentKey::new(DocumentKind::Agent, id),
-        name: None,
-        parent: None,
-        body: json!(version),
-    };
+    let document = Document::new(DocumentKey::new(DocumentKind::Agent, id), &version).unwrap();
     Batch::new().change(StoreChange::Put { document, version })
 }
 

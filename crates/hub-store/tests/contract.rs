@@ -85,7 +85,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn document(kind: DocumentKind, id: &str, body: Value) -> Document {
-    Document { key: DocumentKey::new(kind, id), name: None, parent: None, body }
+    Document { key: DocumentKey::new(kind, id), name: None, parent: None, body, code: None }
 }
 
 fn put(document: &Document, version: u64) -> Batch {

@@ -14,7 +14,6 @@ use linchpin_hub_core::store::{
     StoreChange,
 };
 use linchpin_hub_store::{Durability, Postgres};
-use serde_json::json;
 use test_postgres::{Server, server};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -24,10 +23,7 @@ const BOB: TenantId = TenantId::from_u128(2);
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn put(kind: DocumentKind, id: &str) -> StoreChange {
-    StoreChange::Put {
-        document: Document { key: DocumentKey::new(kind, id), name: None, parent: None, body: json!(1) },
-        version: 0,
-    }
+    StoreChange::Put { document: Document::new(DocumentKey::new(kind, id), &1).unwrap(), version: 0 }
 }
 
 fn agent(id: &str) -> Batch {
@@ -88,10 +84,7 @@ async fn what_belongs_to_something_never_outlives_it() {
         let mut all = JoinSet::new();
         for number in 0..8 {
             let (store, id) = (one.clone(), format!("{round}-{number}"));
-            let body = json!(1);
-            let tool =
-                Document { key: DocumentKey::new(DocumentKind::Tool, id), name: None, parent: None, body }
-                    .with_parent("s");
+            let tool = Document::new(DocumentKey::new(DocumentKind::Tool, id), &1).unwrap().with_parent("s");
             let batch = Batch::new().change(StoreChange::RequireExists(key.clone()));
             let batch = batch.change(StoreChange::Put { document: tool, version: 0 });
             all.spawn(async move { store.commit(ADA, batch).await });
@@ -250,7 +243,7 @@ async fn many_can_start_at_once() {
     for outcome in timeout(TEST_TIMEOUT, all.join_all()).await.unwrap() {
         outcome.unwrap();
     }
-    assert_eq!(server().sql(&database, "SELECT * FROM schema_version"), "2");
+    assert_eq!(server().sql(&database, "SELECT * FROM schema_version"), "3");
 }
 
 #[tokio::test]

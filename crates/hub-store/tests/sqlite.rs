@@ -11,15 +11,9 @@ use linchpin_hub_core::store::{
     DocumentKind, DocumentStore, PageRequest, Store, StoreChange,
 };
 use linchpin_hub_store::Sqlite;
-use serde_json::json;
 
 fn put(id: &str, body: &str) -> Batch {
-    let document = Document {
-        key: DocumentKey::new(DocumentKind::Agent, id),
-        name: None,
-        parent: None,
-        body: json!(body),
-    };
+    let document = Document::new(DocumentKey::new(DocumentKind::Agent, id), &body).unwrap();
     Batch::new().change(StoreChange::Put { document, version: 0 })
 }
 

@@ -5,8 +5,6 @@
 mod hub;
 mod support;
 
-use std::process::Command;
-
 use hub::{Demo, Home};
 use serde_json::{Value, json};
 use support::{LINCHPIN, on_terminal, run_in, run_until_reading};
@@ -337,6 +335,23 @@ fn people_and_the_key() {
     assert!(own["token"].as_str().unwrap().starts_with("lp_"), "{own}");
 }
 
+/// Asserts that an export is verified on a machine without the data of the hub, with and without the public key.
+fn assert_export_is_verified(home: &Home, exported: &str, verification: &Value) {
+    let (file, elsewhere) = (home.file("export.jsonl"), Home::new());
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, exported).unwrap();
+    let key = verification["public_key"].as_str().unwrap();
+    let found = elsewhere.json(&["audit", "verify", "--file", path, "--public-key", key]);
+    assert_eq!((&found["first"], &found["last"]), (&1.into(), &verification["entries"]), "{found}");
+    assert_eq!((&found["entries"], &found["public_key"]), (&verification["entries"], &key.into()), "{found}");
+    elsewhere
+        .run(&["audit", "verify", "--file", path, "--public-key", "00"])
+        .expect_output(1, &["is signed with the key", "not with 00"]);
+    std::fs::write(&file, exported.replacen("server.added", "server.edited", 1)).unwrap();
+    elsewhere.run(&["audit", "verify", "--file", path]).expect_output(1, &["of the audit is damaged", path]);
+    elsewhere.run(&["audit", "verify", "--public-key", key]).expect_output(2, &["--file"]);
+}
+
 #[test]
 fn the_audit_is_checked_with_and_without_a_hub() {
     let home = Home::new();
@@ -352,32 +367,21 @@ fn the_audit_is_checked_with_and_without_a_hub() {
     assert_eq!((&found["intact"], &found["checkpoint"]), (&true.into(), &entries.into()), "{found}");
     let exported = home.ok(&["audit", "export"]);
     let rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(rows.len() as u64, entries);
+    let (footer, rows) = rows.split_last().unwrap();
+    assert_eq!((rows.len() as u64, &footer["public_key"]), (entries, &found["public_key"]));
     assert!(rows.iter().any(|row| row["action"] == "server.added"), "{exported}");
-    assert_eq!(home.ok(&["audit", "export", "--after", &(entries - 1).to_string()]).lines().count(), 1);
+    assert_eq!(home.ok(&["audit", "export", "--after", &(entries - 1).to_string()]).lines().count(), 2);
     assert_eq!(home.ok(&["audit", "export", "--after", "9223372036854775807"]), "");
+    assert_export_is_verified(&home, &exported, &found);
     home.run(&["audit", "export", "--after", "9223372036854775808"])
         .expect_output(2, &["--after", "9223372036854775807"]);
 
-    sql(&home, &format!("DELETE FROM audit WHERE position & 0xffffffffff = {entries}"));
+    home.sql(&format!("DELETE FROM audit WHERE position & 0xffffffffff = {entries}"));
     let cut = home.run(&["audit", "verify", "--json"]);
     assert_eq!((cut.code, &cut.json()["intact"]), (Some(1), &false.into()), "{}", cut.stdout);
-    sql(&home, "UPDATE audit SET actor = 'nobody' WHERE position & 0xffffffffff = 2");
+    home.sql("UPDATE audit SET actor = 'nobody' WHERE position & 0xffffffffff = 2");
     let changed = home.run(&["audit", "verify", "--json"]).json();
     assert_eq!((&changed["intact"], &changed["first_bad_entry"]), (&false.into(), &2.into()), "{changed}");
-}
-
-/// Changes the database directly.
-fn sql(home: &Home, statement: &str) {
-    let script =
-        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()";
-    let done = Command::new("python3")
-        .args(["-c", script])
-        .arg(home.data().join("hub.db"))
-        .arg(statement)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

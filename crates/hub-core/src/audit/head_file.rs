@@ -47,15 +47,20 @@ pub struct SignedHead {
     pub head: ChainHead,
     /// Time at which the chain head was signed.
     pub at: Timestamp,
+    /// Whether all documents of the store have authentication codes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_document_codes: bool,
     #[serde(with = "crate::store::bytes")]
     signature: Vec<u8>,
 }
 
 impl SignedHead {
     fn signing_text(&self) -> Vec<u8> {
-        let SignedHead { store, location, tenant, head, at, .. } = self;
+        let SignedHead { store, location, tenant, head, at, has_document_codes, signature: _ } = self;
+        let version = if *has_document_codes { 2 } else { 1 };
         // The location comes last, since it may contain any character.
-        format!("linchpin head 1|{store}|{tenant}|{}|{}|{at}|{location}", head.number, head.hash).into_bytes()
+        format!("linchpin head {version}|{store}|{tenant}|{}|{}|{at}|{location}", head.number, head.hash)
+            .into_bytes()
     }
 
     fn is_signed_by(&self, public_key: &[u8]) -> bool {
@@ -64,17 +69,19 @@ impl SignedHead {
 }
 
 impl HeadFile {
-    /// Signs the audit chain head of a tenant for the head file.
+    /// Signs the audit chain head of a tenant for the head file. `has_document_codes` states that all documents of the
+    /// store have authentication codes.
     pub fn sign(
         &self,
         signer: &AuditSigner,
         store: &str,
         tenant: TenantId,
         head: ChainHead,
-        at: Timestamp,
+        (at, has_document_codes): (Timestamp, bool),
     ) -> SignedHead {
         let (store, location) = (store.to_owned(), self.location.clone());
-        let mut line = SignedHead { store, location, tenant, head, at, signature: Vec::new() };
+        let signature = Vec::new();
+        let mut line = SignedHead { store, location, tenant, head, at, has_document_codes, signature };
         line.signature = signer.sign_text(&line.signing_text());
         line
     }
@@ -163,22 +170,26 @@ mod tests {
         };
         assert_eq!(find(&heads, "a"), None);
         for number in [5, 9, 7] {
-            heads.append(&heads.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
+            heads.append(&heads.sign(&signer, "a", ADA, head(number), (at, false)), &SystemPlatform).unwrap();
         }
         // Lines of another key, of another tenant, changed, and cut off.
         heads
-            .append(&heads.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), at), &SystemPlatform)
+            .append(
+                &heads.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), (at, false)),
+                &SystemPlatform,
+            )
             .unwrap();
         heads
-            .append(&heads.sign(&signer, "a", TenantId::from_u128(2), head(21), at), &SystemPlatform)
+            .append(&heads.sign(&signer, "a", TenantId::from_u128(2), head(21), (at, false)), &SystemPlatform)
             .unwrap();
-        let changed = SignedHead { location: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), at) };
+        let changed =
+            SignedHead { location: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), (at, false)) };
         heads.append(&changed, &SystemPlatform).unwrap();
         let mut text = fs::read_to_string(&heads.path).unwrap();
         assert!(text.contains(r#""place":""#), "the format stays: {text}");
         text.push_str("\n{\"store\":");
         fs::write(&heads.path, &text).unwrap();
-        heads.append(&heads.sign(&signer, "a", ADA, head(8), at), &SystemPlatform).unwrap();
+        heads.append(&heads.sign(&signer, "a", ADA, head(8), (at, true)), &SystemPlatform).unwrap();
         assert_eq!(find(&heads, "a"), Some(("a".into(), 8)), "a restore may go back");
         assert_eq!(find(&heads, "b"), Some(("a".into(), 8)), "another store at this location");
         assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "the store was moved");
@@ -195,9 +206,9 @@ mod tests {
         };
         let other = HeadFile { location: "there".into(), ..heads.clone() };
         let (signer, at) = (AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
-        other.append(&other.sign(&signer, "b", ADA, head(3), at), &SystemPlatform).unwrap();
+        other.append(&other.sign(&signer, "b", ADA, head(3), (at, false)), &SystemPlatform).unwrap();
         for number in 1..100 {
-            heads.append(&heads.sign(&signer, "a", ADA, head(number), at), &SystemPlatform).unwrap();
+            heads.append(&heads.sign(&signer, "a", ADA, head(number), (at, false)), &SystemPlatform).unwrap();
         }
         assert!(fs::metadata(&heads.path).unwrap().len() < MAX_BYTES + 20_000);
         let find = |file: &HeadFile| file.find(None, ADA, signer.public_key()).unwrap().unwrap().head.number;

@@ -4,6 +4,7 @@
 //!
 //! Entries contain digests and decisions; arguments and results are in the call history.
 
+pub mod export;
 pub mod head_file;
 pub mod segment;
 
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::id::TenantId;
+use crate::store::DocumentAuthenticator;
 use crate::text::escape_invisible;
 
 /// Maximum length of a string field of an audit entry, in characters.
@@ -157,6 +159,8 @@ pub enum Damage {
     AllRemoved,
     /// The signed head belongs to another database.
     OtherStore,
+    /// A document was added, changed or put back in the database by another program.
+    DocumentChanged,
 }
 
 /// Error that the verification of an audit chain found, at its first damaged entry.
@@ -178,8 +182,12 @@ impl ChainError {
     }
 }
 
-/// Ed25519 signer of chain heads, segments and backups.
-pub struct AuditSigner(Ed25519KeyPair);
+/// Keys of the audit: the Ed25519 key that signs chain heads, segments, exports and backups, and the key of the codes of
+/// documents.
+pub struct AuditSigner {
+    key_pair: Ed25519KeyPair,
+    documents: DocumentAuthenticator,
+}
 
 /// Checkpoint of an audit chain: a signed chain head.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,14 +204,20 @@ pub struct Checkpoint {
 }
 
 impl AuditSigner {
-    /// Creates a signer from the seed of its Ed25519 key.
+    /// Creates a signer from the seed in the key file.
     pub fn new(seed: &[u8; 32]) -> Self {
-        AuditSigner(Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes"))
+        let key_pair = Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes");
+        AuditSigner { key_pair, documents: DocumentAuthenticator::new(seed) }
     }
 
-    /// Returns the public key that verifies the signatures of checkpoints, heads, segments and backups.
+    /// Returns the authenticator of documents.
+    pub fn documents(&self) -> &DocumentAuthenticator {
+        &self.documents
+    }
+
+    /// Returns the public key that verifies the signatures of checkpoints, heads, segments, exports and backups.
     pub fn public_key(&self) -> &[u8] {
-        self.0.public_key().as_ref()
+        self.key_pair.public_key().as_ref()
     }
 
     /// Signs the audit chain head of a tenant as a checkpoint.
@@ -213,7 +227,7 @@ impl AuditSigner {
     }
 
     pub(crate) fn sign_text(&self, text: &[u8]) -> Vec<u8> {
-        self.0.sign(text).as_ref().to_vec()
+        self.key_pair.sign(text).as_ref().to_vec()
     }
 }
 

@@ -44,9 +44,9 @@ pub struct SegmentFooter {
     signature: String,
 }
 
-/// Audit entry as a line of a segment file.
+/// Audit entry as a line of a segment file or of an export.
 #[derive(Serialize, Deserialize)]
-struct SegmentEntry {
+pub(super) struct SegmentEntry {
     number: u64,
     at: Timestamp,
     actor: String,
@@ -180,10 +180,9 @@ impl SegmentBuilder {
     /// Verifies the next audit entry and adds it to the segment.
     pub(crate) fn add(&mut self, row: StoredAuditEntry) -> Result<(), ChainError> {
         self.head.verify_next(&row)?;
-        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
+        let number = row.number;
         let invalid_fields = |_| ChainError::new(number, "the fields of the entry are not valid JSON");
-        let fields = RawValue::from_string(fields).map_err(invalid_fields)?;
-        let line = SegmentEntry { number, at, actor, action, fields, hash };
+        let line = SegmentEntry::try_from(row).map_err(invalid_fields)?;
         let mut line = serde_json::to_vec(&line).map_err(invalid_fields)?;
         line.push(b'\n');
         self.text.extend(line);
@@ -216,6 +215,15 @@ impl SegmentBuilder {
         serde_json::to_writer(&mut self.text, &segment)?;
         self.text.push(b'\n');
         Ok((segment, self.text))
+    }
+}
+
+impl TryFrom<StoredAuditEntry> for SegmentEntry {
+    type Error = serde_json::Error;
+
+    fn try_from(row: StoredAuditEntry) -> serde_json::Result<Self> {
+        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
+        Ok(SegmentEntry { number, at, actor, action, fields: RawValue::from_string(fields)?, hash })
     }
 }
 

@@ -16,8 +16,8 @@ use crate::id::TenantId;
 use crate::platform::Platform;
 use crate::server::Server;
 use crate::store::{
-    Batch, CachedStore, ClusterClock, DocumentKey, DocumentKind, Generation, MAX_PAGE_SIZE, Page,
-    PageRequest, Store, StoreChange, StoredDocument,
+    AuthenticatedStore, Batch, CachedStore, ClusterClock, DocumentAuthenticator, DocumentKey, DocumentKind,
+    Generation, MAX_PAGE_SIZE, Page, PageRequest, Store, StoreChange, StoredDocument,
 };
 use crate::task_set::TaskSet;
 use crate::tool::ToolRecord;
@@ -28,6 +28,8 @@ use crate::vault::key_ring::KeyRing;
 pub(in crate::hub) struct HubContext {
     pub(in crate::hub) platform: Arc<dyn Platform>,
     pub(in crate::hub) store: Arc<dyn Store>,
+    /// Layer of `store` that authenticates the documents.
+    pub(in crate::hub) documents: Arc<AuthenticatedStore>,
     pub(in crate::hub) keys: Arc<KeyRing>,
     pub(in crate::hub) events: EventLog,
     pub(in crate::hub) options: HubOptions,
@@ -43,14 +45,16 @@ pub(in crate::hub) struct HubContext {
 }
 
 impl HubContext {
-    /// Creates the context of a hub: its documents are cached, and its clock is that of the cluster, if there is one.
+    /// Creates the context of a hub: its documents are authenticated and cached, and its clock is that of the cluster, if there is one.
     pub(in crate::hub) fn new(
         platform: Arc<dyn Platform>,
         store: Arc<dyn Store>,
         keys: KeyFile,
         options: HubOptions,
     ) -> Self {
-        let store = CachedStore::new(store);
+        let authenticator = DocumentAuthenticator::new(&keys.audit);
+        let documents = Arc::new(AuthenticatedStore::new(store, authenticator));
+        let store = CachedStore::new(documents.clone());
         let (events, commits) = (store.events().clone(), store.commits().clone());
         let generation = store.generation();
         let store: Arc<dyn Store> = Arc::new(store);
@@ -63,6 +67,7 @@ impl HubContext {
         HubContext {
             platform,
             store,
+            documents,
             keys,
             events,
             options,

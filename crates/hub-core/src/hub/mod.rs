@@ -41,7 +41,7 @@ use crate::vault::key_ring::RotationSummary;
 pub use audit::query::AuditQuery;
 pub use audit::retention::Retention;
 pub use audit::verify::{AuditFiles, AuditVerification, list_segments, verify};
-pub use audit::{Audit, AuditView, last_checkpoint};
+pub use audit::{Audit, AuditView, chain_head_at, last_checkpoint};
 pub use calls::Calls;
 pub use calls::admit::{CallRequest, ToolRef};
 pub use calls::approvals::ApprovalView;
@@ -221,12 +221,15 @@ impl Hub {
         self.context.store.tenants().await.map(drop)
     }
 
-    /// Opens the keys of every tenant, so that a wrong key file is noticed at startup.
+    /// Opens the keys of every tenant, so that a wrong key file is noticed at startup, and refuses from then on
+    /// documents that another program has added or changed. Must run before documents are read.
     pub async fn unlock(&self) -> Result<()> {
-        for tenant in self.context.store.tenants().await? {
+        let tenants = self.context.store.tenants().await?;
+        // The key of the built-in tenant is created at the first start: from then on, a wrong key file is noticed.
+        for tenant in tenants.into_iter().filter(|tenant| *tenant != LOCAL).chain([LOCAL]) {
             self.context.keys.tenant_keys(tenant).await?;
         }
-        Ok(())
+        self.audit.authenticate_documents().await
     }
 
     /// Rotates the root key of the hub, and with `data` also the tenant keys, which encrypt secrets. Finishes even if

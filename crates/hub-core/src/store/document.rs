@@ -5,7 +5,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::digest::Digest;
 use crate::error::{self, Error, Result};
+use crate::text::shorten;
 
 /// Kind of a stored document, such as an agent or a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,6 +131,9 @@ pub struct Document {
     pub parent: Option<String>,
     /// JSON body of the document.
     pub body: Value,
+    /// Authentication code of the stored document; see [`super::AuthenticatedStore`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Digest>,
 }
 
 /// Document with its version, as stored.
@@ -150,7 +155,7 @@ impl Document {
                 format!("the {} cannot be serialized: {error}", key.kind.name()),
             )
         })?;
-        Ok(Document { key, name: None, parent: None, body })
+        Ok(Document { key, name: None, parent: None, body, code: None })
     }
 
     /// Sets the name of the document, by which it can be found instead of its id.
@@ -165,6 +170,13 @@ impl Document {
     pub fn with_parent(mut self, parent: impl std::fmt::Display) -> Self {
         self.parent = Some(parent.to_string());
         self
+    }
+
+    /// Describes the document for messages, for example "the agent `helper`".
+    pub fn describe(&self) -> String {
+        let DocumentKey { kind, id } = &self.key;
+        let name = self.name.as_ref().unwrap_or(id);
+        format!("the {} `{}`", kind.name().replace('_', " "), shorten(name))
     }
 
     /// Deserializes the body of the document.

@@ -4,6 +4,7 @@
 //! Each change names its precondition; if one fails, nothing of the batch is committed. All writes are batches.
 
 mod audit_filter;
+mod authenticated;
 mod batch;
 mod cache;
 mod call;
@@ -14,6 +15,7 @@ mod layer;
 mod snapshot;
 
 pub use audit_filter::AuditFilter;
+pub use authenticated::{AuthenticatedStore, DOCUMENT_TAMPERED, DocumentAuthenticator, for_each_document};
 pub use batch::{Batch, CountedCalls, StoreChange};
 pub use cache::{CachedStore, Generation};
 pub use call::{Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus};

@@ -53,23 +53,38 @@ pub(crate) async fn verify(request: ApiRequest) -> Result<Response> {
     json(&request.hub().audit().verify(request.actor()?).await?)
 }
 
-/// State of an audit export between two chunks: the last exported entry.
+/// State of an audit export between two chunks.
 struct ExportState {
     hub: Arc<Hub>,
     actor: Actor,
+    /// First exported entry; `None` before the first chunk.
+    first: Option<u64>,
+    /// Last exported entry.
     after: u64,
+    /// Whether the signed last line was sent.
+    is_signed: bool,
 }
 
 pub(crate) async fn export(request: ApiRequest) -> Result<Response> {
-    let export =
-        ExportState { hub: request.hub().clone(), actor: request.actor()?, after: position(&request)? };
+    let (hub, actor, after) = (request.hub().clone(), request.actor()?, position(&request)?);
+    let export = ExportState { hub, actor, first: None, after, is_signed: false };
     Ok(respond_with(StatusCode::OK, "application/jsonl", chunked(export, next_chunk)))
 }
 
-/// Returns the next part of an audit export: entries as JSON, one per line.
+/// Returns the next part of an audit export: entries as JSON, one per line, then the signed last line.
 async fn next_chunk(mut export: ExportState) -> Chunk<ExportState> {
+    if export.is_signed {
+        return Ok(None);
+    }
     let entries = export.hub.audit().entries(export.actor, export.after, MAX_PAGE_SIZE).await?;
-    let Some(last) = entries.last() else { return Ok(None) };
+    let Some(last) = entries.last() else {
+        let Some(first) = export.first else { return Ok(None) };
+        let footer = export.hub.audit().export_footer(export.actor, first, export.after).await?;
+        export.is_signed = true;
+        let line = serde_json::to_string(&footer).unwrap_or_default() + "\n";
+        return Ok(Some((Bytes::from(line), export)));
+    };
+    export.first.get_or_insert(entries[0].number);
     export.after = last.number;
     let line = |entry: &AuditView| serde_json::to_string(entry).unwrap_or_default() + "\n";
     let lines: String = entries.iter().map(line).collect();

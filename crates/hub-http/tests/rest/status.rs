@@ -1,5 +1,6 @@
 //! Status, metrics and the audit.
 
+use linchpin_hub_core::audit::export::verify_export;
 use linchpin_hub_http::HttpOptions;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -89,14 +90,20 @@ async fn the_audit_is_read_checked_and_taken_along() {
     assert_eq!((&verified["intact"], &verified["entries"]), (&json!(true), &json!(seen.len())));
     let export = site.get("/audit/export").await;
     assert_eq!(export.header("content-type"), Some("application/jsonl"));
-    let lines: Vec<Value> = export.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let signed = verify_export(export.body.as_bytes(), verified["public_key"].as_str()).unwrap();
+    assert_eq!((signed.first, signed.last), (1, seen.len() as u64));
+    let mut lines: Vec<Value> = export.body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.pop();
     for entry in &mut seen {
         // The export contains what is stored, and that has ids only.
         entry.as_object_mut().unwrap().retain(|name, _| name != "actor_name" && name != "names");
     }
     assert_eq!(lines, seen);
     let rest = site.get(&format!("/audit/export?after={}", seen.len() - 1)).await;
-    assert_eq!(rest.body.lines().count(), 1);
+    assert_eq!(rest.body.lines().count(), 2, "the entry and the signed last line");
+    verify_export(rest.body.as_bytes(), verified["public_key"].as_str()).unwrap();
+    let none = site.get("/audit/export?after=1000000").await;
+    assert_eq!((none.status, &*none.body), (200, ""));
 }
 
 #[tokio::test]

@@ -6,23 +6,23 @@ use super::refusal::{PlainRefusal, Refusal};
 use super::value::Value;
 use super::{Statement, to_integer};
 
-pub(crate) const COLUMNS: &str = "id, name, parent, version, body";
+pub(crate) const COLUMNS: &str = "id, name, parent, version, body, code";
 
-const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version)
-     VALUES ($1, $2, $3, $4, $5, $6, CAST($7 AS BIGINT) + 1) ON CONFLICT (tenant, kind, id) DO NOTHING";
+const INSERT: &str = "INSERT INTO documents (tenant, kind, id, name, parent, body, version, code)
+     VALUES ($1, $2, $3, $4, $5, $6, CAST($7 AS BIGINT) + 1, $8) ON CONFLICT (tenant, kind, id) DO NOTHING";
 const UPDATE: &str =
-    "UPDATE documents SET name = $4, parent = $5, body = $6, version = CAST($7 AS BIGINT) + 1
+    "UPDATE documents SET name = $4, parent = $5, body = $6, version = CAST($7 AS BIGINT) + 1, code = $8
      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $7";
 const DELETE: &str = "DELETE FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3";
 const DELETE_CHILDREN: &str = "DELETE FROM documents WHERE tenant = $1 AND kind = $2 AND parent = $3";
 
-pub(crate) const SELECT: &str = "SELECT id, name, parent, version, body FROM documents
+pub(crate) const SELECT: &str = "SELECT id, name, parent, version, body, code FROM documents
      WHERE tenant = $1 AND kind = $2 AND id = $3";
-pub(crate) const SELECT_BY_NAME: &str = "SELECT id, name, parent, version, body FROM documents
+pub(crate) const SELECT_BY_NAME: &str = "SELECT id, name, parent, version, body, code FROM documents
      WHERE tenant = $1 AND kind = $2 AND name = $3";
-const LIST: &str = "SELECT id, name, parent, version, body FROM documents
+const LIST: &str = "SELECT id, name, parent, version, body, code FROM documents
      WHERE tenant = $1 AND kind = $2 AND id > $3 ORDER BY id LIMIT $4";
-const LIST_CHILDREN: &str = "SELECT id, name, parent, version, body FROM documents
+const LIST_CHILDREN: &str = "SELECT id, name, parent, version, body, code FROM documents
      WHERE tenant = $1 AND kind = $2 AND id > $3 AND parent = $5 ORDER BY id LIMIT $4";
 
 /// Creates the statement that stores a document whose previous version is `version`; 0 for a new one.
@@ -36,7 +36,7 @@ pub(crate) fn insert<'a>(tenant: Value<'a>, stored: &'a StoredDocument) -> State
 }
 
 fn write<'a>(sql: &'static str, tenant: Value<'a>, document: &'a Document, version: u64) -> Statement<'a> {
-    let Document { key, name, parent, body } = document;
+    let Document { key, name, parent, body, code } = document;
     let values = vec![
         tenant,
         key.kind.name().into(),
@@ -45,6 +45,7 @@ fn write<'a>(sql: &'static str, tenant: Value<'a>, document: &'a Document, versi
         parent.as_ref().into(),
         body.to_string().into(),
         to_integer(version).into(),
+        code.as_ref().into(),
     ];
     Statement { sql, values, refusal: Refusal::Plain(PlainRefusal::Document(document)) }
 }

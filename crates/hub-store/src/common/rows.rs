@@ -49,10 +49,15 @@ pub(crate) trait StoredRow {
         self.optional_time(column)?.ok_or_else(|| Self::invalid("missing time"))
     }
 
-    /// Reads a digest.
+    /// Reads a digest; `None` for `NULL`.
+    fn optional_digest(&self, column: usize) -> Result<Option<Digest>, Self::Error> {
+        let read = |bytes: Vec<u8>| bytes.try_into().map(Digest::from_bytes);
+        self.bytes(column)?.map(read).transpose().map_err(|_| Self::invalid("invalid digest"))
+    }
+
+    /// Reads a digest that is never `NULL`.
     fn digest(&self, column: usize) -> Result<Digest, Self::Error> {
-        let bytes = self.bytes(column)?.and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Digest::from_bytes).ok_or_else(|| Self::invalid("invalid digest"))
+        self.optional_digest(column)?.ok_or_else(|| Self::invalid("missing digest"))
     }
 }
 
@@ -61,7 +66,8 @@ pub(crate) fn read_document<R: StoredRow>(kind: DocumentKind, row: &R) -> Result
     let body = serde_json::from_str(&row.required_text(4)?)
         .map_err(|_| R::invalid("a stored document is not JSON"))?;
     let key = DocumentKey::new(kind, row.required_text(0)?);
-    let document = Document { key, name: row.text(1)?, parent: row.text(2)?, body };
+    let (name, parent, code) = (row.text(1)?, row.text(2)?, row.optional_digest(5)?);
+    let document = Document { key, name, parent, body, code };
     Ok(StoredDocument { document, version: row.number(3)? })
 }
 

@@ -18,7 +18,7 @@ type Result<T> = std::result::Result<T, StoreFailure>;
 const LOCK_EXISTING: &str =
     "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3 FOR KEY SHARE";
 /// SQL query for a document of a kind that authenticates a caller, which is found without its tenant.
-const SELECT_IN_ANY_TENANT: &str = "SELECT id, name, parent, version, body, tenant FROM documents
+const SELECT_IN_ANY_TENANT: &str = "SELECT id, name, parent, version, body, code, tenant FROM documents
      WHERE kind = $1 AND id = $2 AND kind IN ('token', 'session')";
 const SELECT_MISMATCH: &str =
     "SELECT wanted.place FROM unnest($2::TEXT[], $3::TEXT[], $4::BIGINT[]) WITH ORDINALITY
@@ -75,7 +75,7 @@ pub(super) async fn get_in_any_tenant(
 ) -> Result<Option<(TenantId, StoredDocument)>> {
     let values = [key.kind.name().into(), (&key.id).into()];
     query_one(db, SELECT_IN_ANY_TENANT, &values, |row| {
-        Ok((TenantId::from_u128(row.id(5)?), read_document(key.kind, row)?))
+        Ok((TenantId::from_u128(row.id(6)?), read_document(key.kind, row)?))
     })
     .await
 }

@@ -6,7 +6,8 @@ use super::connection::DbConnection;
 use super::{QueryExecutor as _, StoreFailure, invalid_data};
 
 /// Migrations in order; each leads from one schema version to the next.
-const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 /// Advisory lock held during a migration; its key is `linchpin` in ASCII.
 const LOCK_MIGRATIONS: &str =
     "BEGIN; SET LOCAL lock_timeout = 0; SELECT pg_advisory_lock(x'6c696e636870696e'::BIGINT); COMMIT";

@@ -37,7 +37,7 @@ pub(super) async fn export(db: &DbConnection, to: &Sender<SnapshotItem>) -> Resu
 }
 
 async fn export_tables(db: &DbConnection, to: &Sender<SnapshotItem>) -> Result<()> {
-    let document = |row: &Row, _| Ok(SnapshotValue::Document(read_document(read_kind(row, 5)?, row)?));
+    let document = |row: &Row, _| Ok(SnapshotValue::Document(read_document(read_kind(row, 6)?, row)?));
     let columns = format!("{}, kind", documents::COLUMNS);
     export_table(db, to, ("documents", &columns, "kind, id"), document).await?;
     let call = |row: &Row, _| Ok(SnapshotValue::Call(Box::new(read_call(row)?)));

@@ -16,7 +16,7 @@ const SELECT_EXISTS: &str = "SELECT 1 FROM documents WHERE tenant = $1 AND kind 
 const SELECT_VERSION: &str =
     "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4";
 /// SQL query for a document of a kind that authenticates a caller, which is found without its tenant.
-const SELECT_IN_ANY_TENANT: &str = "SELECT documents.id, name, parent, version, body, tenants.id
+const SELECT_IN_ANY_TENANT: &str = "SELECT documents.id, name, parent, version, body, code, tenants.id
      FROM documents INDEXED BY documents_anywhere JOIN tenants ON tenants.number = documents.tenant
      WHERE kind = $1 AND documents.id = $2 AND kind IN ('token', 'session')";
 
@@ -51,7 +51,7 @@ pub(super) fn get_in_any_tenant(
     key: &DocumentKey,
 ) -> Result<Option<(TenantId, StoredDocument)>> {
     query_one(db, SELECT_IN_ANY_TENANT, &[key.kind.name().into(), (&key.id).into()], |row| {
-        Ok((TenantId::from_u128(row.id(5)?), read_document(key.kind, row)?))
+        Ok((TenantId::from_u128(row.id(6)?), read_document(key.kind, row)?))
     })
 }
 

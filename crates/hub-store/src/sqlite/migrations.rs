@@ -6,8 +6,12 @@ use rusqlite::Connection;
 use super::errors::database_error;
 
 /// Migrations in order; each leads from one schema version to the next.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema_1.sql"),
+    include_str!("schema_2.sql"),
+    include_str!("schema_3.sql"),
+    include_str!("schema_4.sql"),
+];
 
 /// Migrates a database to the current schema version.
 pub(super) fn migrate(db: &mut Connection) -> Result<()> {

@@ -28,7 +28,7 @@ pub(super) fn export(db: &Connection, to: &Sender<SnapshotItem>) -> Result<()> {
     // One read transaction: all reads see the state at the first row.
     let tx = db.unchecked_transaction().map_err(|error| database_error(&error))?;
     let of_tenant = "tenant = $1";
-    let document = |row: &Row<'_>, _| Ok(SnapshotValue::Document(read_document(read_kind(row, 5)?, row)?));
+    let document = |row: &Row<'_>, _| Ok(SnapshotValue::Document(read_document(read_kind(row, 6)?, row)?));
     let columns = format!("{}, kind", documents::COLUMNS);
     export_table(&tx, to, "documents", &columns, (of_tenant, "kind, id"), document)?;
     let call = |row: &Row<'_>, _| Ok(SnapshotValue::Call(Box::new(read_call(row)?)));

@@ -3,77 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use linchpin_hub_core::audit::{AuditEntry, ChainHead, Damage};
-use linchpin_hub_core::hub::{AuditVerification, Hub};
-use linchpin_hub_core::store::Store;
-use linchpin_hub_store::Sqlite;
 use rusqlite::{Connection, params};
-use serde_json::json;
 
-use crate::clock::Clock;
-use crate::fixture::{ADA, local_user, with_heads};
-
-/// Counter for unique agent names.
-static AGENT_COUNTER: AtomicUsize = AtomicUsize::new(0);
-
-/// A stopped hub with audit entries and a signed head.
-struct StoppedHub {
-    place: tempfile::TempDir,
-    clock: Arc<Clock>,
-}
-
-impl StoppedHub {
-    async fn new() -> Self {
-        let ended = StoppedHub { place: tempfile::tempdir().unwrap(), clock: Arc::new(Clock::default()) };
-        let hub = ended.hub();
-        hub.identity().ensure_local_user().await.unwrap();
-        hub.unlock().await.unwrap();
-        ended.run(5).await;
-        ended
-    }
-
-    fn path(&self) -> &Path {
-        self.place.path()
-    }
-
-    fn store(&self) -> Arc<dyn Store> {
-        Arc::new(Sqlite::open(&self.path().join("hub.db")).unwrap())
-    }
-
-    fn hub(&self) -> Arc<Hub> {
-        with_heads(&self.place, self.clock.clone(), self.store())
-    }
-
-    /// Starts a hub, adds entries to the audit, and ends it.
-    async fn run(&self, entries: usize) {
-        let hub = self.hub();
-        hub.audit().sign().await.unwrap();
-        for _ in 0..entries {
-            let name = format!("Agent {}", AGENT_COUNTER.fetch_add(1, Ordering::Relaxed));
-            hub.identity().add_agent(local_user(ADA), json!({ "name": name })).await.unwrap();
-        }
-        hub.shutdown().await;
-    }
-
-    async fn verified(&self) -> AuditVerification {
-        self.hub().audit().verify(local_user(ADA)).await.unwrap()
-    }
-
-    /// Verifies the audit and returns the kind of damage.
-    async fn damage(&self) -> Option<Damage> {
-        let found = self.verified().await;
-        assert_eq!(found.intact, found.kind.is_none(), "{found:?}");
-        assert_eq!(found.kind.is_some(), found.error.is_some(), "{found:?}");
-        found.kind
-    }
-
-    fn sql(&self, sql: &str) {
-        Connection::open(self.path().join("hub.db")).unwrap().execute_batch(sql).unwrap();
-    }
-}
+use crate::fixture::ADA;
+use crate::stopped_hub::StoppedHub;
 
 /// Copies the data directory; the keys and the heads are elsewhere.
 fn copy(from: &Path, to: &Path) {
@@ -132,10 +67,6 @@ async fn entries_that_are_gone_are_missed() {
     assert_eq!(ended.damage().await, Some(Damage::AllRemoved));
     // The hub restarts with a new database.
     fs::remove_file(ended.path().join("hub.db")).unwrap();
-    let hub = ended.hub();
-    hub.identity().ensure_local_user().await.unwrap();
-    hub.unlock().await.unwrap();
-    drop(hub);
     ended.run(20).await;
     assert_eq!(ended.damage().await, Some(Damage::OtherStore));
 }
@@ -176,11 +107,10 @@ async fn another_database_in_its_place_is_found() {
     fs::write(other.path().join("keys"), keys).unwrap();
     fs::remove_file(other.path().join("heads")).unwrap();
     fs::remove_file(other.path().join("checkpoints")).unwrap();
-    other.sql("DELETE FROM documents WHERE kind <> 'store_id'; DELETE FROM audit; DELETE FROM checkpoints");
-    let hub = other.hub();
-    hub.identity().ensure_local_user().await.unwrap();
-    hub.unlock().await.unwrap();
-    drop(hub);
+    other.sql(
+        "DELETE FROM documents WHERE kind <> 'store_id'; DELETE FROM audit; DELETE FROM checkpoints;
+         UPDATE documents SET code = NULL",
+    );
     other.run(20).await;
     copy(other.path(), ended.path());
     assert_eq!(ended.damage().await, Some(Damage::OtherStore));

@@ -269,6 +269,7 @@ async fn a_configured_server_of_an_earlier_version_has_not_left_the_file() {
     let stored = stage.store.document_by_name(ADA, DocumentKind::Server, "a").await.unwrap().unwrap();
     let (mut document, version) = (stored.document, stored.version);
     assert!(document.body.as_object_mut().unwrap().remove("has_left_file").is_some());
+    document.code = None;
     stage.store.commit(ADA, Batch::new().change(StoreChange::Put { document, version })).await.unwrap();
     let view = view(&stage, "a").await;
     assert!(view.is_configured && !view.is_undeclared);

@@ -53,6 +53,7 @@ async fn a_sign_in_that_nobody_can_read_is_in_nobodys_way() {
     let kept = stage.store.documents(ADA, DocumentKind::Secret, Some(&server), &paging).await.unwrap();
     let StoredDocument { mut document, version } = kept.items.into_iter().next().unwrap();
     document.body["bytes"] = "00".into();
+    document.code = None;
     let key = document.key.clone();
     stage.store.commit(ADA, Batch::new().change(StoreChange::Put { document, version })).await.unwrap();
     stage.hub = second_hub(&stage);

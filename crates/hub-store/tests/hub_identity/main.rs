@@ -103,8 +103,13 @@ impl Stage {
         name: Option<&str>,
         body: Value,
     ) {
-        let document =
-            Document { key: DocumentKey::new(kind, id), name: name.map(str::to_owned), parent: None, body };
+        let document = Document {
+            key: DocumentKey::new(kind, id),
+            name: name.map(str::to_owned),
+            parent: None,
+            body,
+            code: None,
+        };
         self.store
             .commit(tenant, Batch::new().change(StoreChange::Put { document, version: 0 }))
             .await

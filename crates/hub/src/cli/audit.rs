@@ -1,36 +1,36 @@
 //! `linchpin audit`: lists, verifies, accepts and exports the audit log. Except for the list, and without `--hub`, it
 //! reads the database directly, so the result does not depend on a hub, and no hub has to run.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use linchpin::egress::Egress;
 use linchpin_hub_core::audit::AuditSigner;
-use linchpin_hub_core::audit::segment::SegmentFooter;
-use linchpin_hub_core::hub::{AuditFiles, AuditView, Hub, HubOptions, LOCAL, list_segments, verify};
+use linchpin_hub_core::hub::{AuditFiles, Hub, HubOptions, LOCAL, verify};
 use linchpin_hub_core::platform::SystemPlatform;
-use linchpin_hub_core::store::MAX_PAGE_SIZE;
 use serde_json::{Value, json};
 
 use super::output::{Column, column, column_or, name_column};
-use super::{CommandContext, print};
+use super::{CommandContext, audit_export};
 use crate::api_client::query_string;
 use crate::config::{Config, HubPaths};
 use crate::error::{CliError, CliErrorKind};
 
-const VERIFICATION_COLUMNS: [Column; 10] = [
+const VERIFICATION_COLUMNS: [Column; 12] = [
     column("intact", "/intact"),
     column("entries", "/entries"),
     column("last checkpoint", "/checkpoint"),
     column("signed head", "/head"),
     column("segments", "/segments"),
+    column("documents", "/documents"),
     column("note", "/note"),
     column("kind", "/kind"),
     column("first damaged entry", "/first_bad_entry"),
     column("error", "/error"),
     column("digest", "/hash"),
+    column("public key", "/public_key"),
 ];
 
 const LIST_COLUMNS: [Column; 8] = [
@@ -67,19 +67,27 @@ pub(crate) struct AuditFilterArgs {
 pub(crate) enum Command {
     /// List audit entries of the running hub, oldest first
     List(AuditFilterArgs),
-    /// Verify that no audit entry was changed or removed
+    /// Verify that no audit entry or stored document was changed or removed
     ///
     /// Exits with 0 if the audit log is intact, else with 1; `kind` then names the cause: `entry_changed`, `rewritten`,
-    /// `end_missing`, `no_checkpoint`, `older_copy`, `all_removed` or `other_store`.
-    Verify,
-    /// Accept the current audit log after you restored an older copy of the data directory by hand
+    /// `end_missing`, `no_checkpoint`, `older_copy`, `all_removed`, `other_store` or `document_changed`.
+    Verify {
+        /// Verify this file, which `linchpin audit export` has written, instead of the data of the hub
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Public key that must have signed the file, in hexadecimal: `public_key` of `linchpin audit verify`
+        #[arg(long, value_name = "KEY", requires = "file")]
+        public_key: Option<String>,
+    },
+    /// Accept the current audit log and documents after you changed the data directory by hand
     ///
-    /// Records the acceptance in the audit log and signs a new chain head. Stop the hub first. `linchpin restore` does
-    /// this automatically.
+    /// For example, after you copied back an older data directory. Records the acceptance in the audit log, and signs
+    /// all documents and a new chain head. Stop the hub first. `linchpin restore` does this automatically.
     Accept,
     /// Export audit entries as JSON lines
     ///
-    /// Entries that were moved to a segment file follow a line that names the segment and its file.
+    /// Entries that were moved to a segment file follow a line that names the segment and its file. The last line is
+    /// signed: `linchpin audit verify --file FILE` verifies the export on any machine.
     Export {
         /// Export only entries after this number
         #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
@@ -93,7 +101,11 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
             list(context, filter).await?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Verify => {
+        Command::Verify { file: Some(file), public_key } => {
+            audit_export::verify_file(context, &file, public_key.as_deref())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Verify { .. } => {
             let verification = match &context.hub {
                 Some(_) => context.api()?.get("/audit/verify").await?,
                 None => verify_local(&context.paths()?).await?,
@@ -103,38 +115,14 @@ pub(super) async fn run(context: &CommandContext, command: Command) -> Result<Ex
         }
         Command::Accept => {
             accept(context).await?;
-            context.output.print_result(&json!({}), "audit log accepted; a new chain head was signed")?;
+            context
+                .output
+                .print_result(&json!({}), "audit log and documents accepted; a new chain head was signed")?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Export { mut after } => {
-            if context.hub.is_some() {
-                let text = "--hub is not supported: run `linchpin audit export` on the machine of the hub";
-                return Err(CliError::usage(text));
-            }
-            let paths = context.paths()?;
-            let (store, folder) =
-                (paths.open_existing_store().await?, paths.segment_folder(&Config::open(&paths.config)?));
-            loop {
-                let rows = store.audit_entries(LOCAL, after, MAX_PAGE_SIZE).await?;
-                // Entries missing from the store are in a segment; they may have been moved since the last read.
-                if rows.first().is_none_or(|first| first.number != after + 1) {
-                    let before = after;
-                    for segment in list_segments(&*store, LOCAL).await? {
-                        if segment.last > after {
-                            print_segment(&segment, &folder, after)?;
-                            after = segment.last;
-                        }
-                    }
-                    if after != before {
-                        continue;
-                    }
-                }
-                let Some(last) = rows.last() else { return Ok(ExitCode::SUCCESS) };
-                after = last.number;
-                for row in rows {
-                    print(&format!("{}\n", json!(AuditView::from(row))))?;
-                }
-            }
+        Command::Export { after } => {
+            audit_export::export(context, after).await?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }
@@ -169,7 +157,7 @@ async fn verify_local(paths: &HubPaths) -> Result<Value, CliError> {
         store => store?,
     };
     let signer = AuditSigner::new(&paths.read_keys()?.audit);
-    Ok(json!(verify(&*store, LOCAL, signer.public_key(), &files).await?))
+    Ok(json!(verify(&*store, LOCAL, &signer, &files).await?))
 }
 
 /// Returns the audit files outside the database: checkpoints, chain heads and segments.
@@ -192,20 +180,4 @@ async fn accept(context: &CommandContext) -> Result<(), CliError> {
     let options = HubOptions { checkpoints, heads, segments, ..HubOptions::default() };
     let hub = Hub::new(Arc::new(SystemPlatform), store, keys, Egress::default(), options);
     Ok(hub.audit().accept().await?)
-}
-
-/// Prints a line about a segment, then its entries after `after` if its file exists.
-fn print_segment(segment: &SegmentFooter, folder: &Path, after: u64) -> Result<(), CliError> {
-    let file = folder.join(segment.file_name());
-    let mut line = json!(segment);
-    line["file"] = json!(file);
-    line["is_available"] = json!(file.exists());
-    print(&format!("{line}\n"))?;
-    segment.read::<CliError>(folder, |row| {
-        if row.number > after {
-            print(&format!("{}\n", json!(AuditView::from(row))))?;
-        }
-        Ok(())
-    })?;
-    Ok(())
 }

@@ -142,8 +142,8 @@ pub(super) async fn restore(
     };
     let contents = reader.verify(&keys, on_progress).map_err(file_error)?;
     screen.clear();
-    let public_key = AuditSigner::new(&keys.audit).public_key().to_vec();
-    check_checkpoints(&paths, &contents, &public_key)?;
+    let signer = AuditSigner::new(&keys.audit);
+    check_checkpoints(&paths, &contents, signer.public_key())?;
 
     paths.create()?;
     let lock = paths.lock()?;
@@ -194,7 +194,7 @@ pub(super) async fn restore(
     let options = HubOptions { checkpoints, heads, ..HubOptions::default() };
     let hub = Hub::new(Arc::new(SystemPlatform), store.clone(), keys, Egress::default(), options);
     let unknown = hub.finish_restore(&contents).await?;
-    let audit = verify(&*store, LOCAL, &public_key, &files).await?;
+    let audit = verify(&*store, LOCAL, &signer, &files).await?;
     drop(lock);
     let mut report = json!(contents);
     (report["unknown"], report["audit"]) = (json!(unknown), json!(audit));

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 mod approval_rule;
 mod approvals;
 mod audit;
+mod audit_export;
 mod backup;
 mod calls;
 mod duration;

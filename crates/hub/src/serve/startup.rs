@@ -40,7 +40,6 @@ pub(super) async fn open_hub(
         ..HubOptions::default()
     };
     let hub = Arc::new(Hub::new(Arc::new(SystemPlatform), store, keys, egress, options));
-    hub.identity().ensure_local_user().await?;
     hub.unlock().await.map_err(|error| match error.code() {
         "wrong_key_file" => {
             let path = paths.keys.display();
@@ -53,6 +52,7 @@ pub(super) async fn open_hub(
         }
         _ => error.into(),
     })?;
+    hub.identity().ensure_local_user().await?;
     let recovered = hub.calls().recover().await?;
     if recovered > 0 {
         tracing::warn!(

@@ -93,6 +93,15 @@ impl Home {
         self.run(&[&["--json"], arguments].concat()).expect_output(0, &[]).json()
     }
 
+    /// Changes the database while no hub runs, as another program would.
+    pub(crate) fn sql(&self, statement: &str) {
+        let script = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.executescript(sys.argv[2]); db.commit()";
+        let database = self.data().join("hub.db");
+        let done =
+            Command::new("python3").args(["-c", script]).arg(database).arg(statement).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
     /// Starts a hub and waits until it is ready.
     pub(crate) fn start(&self) -> Hub {
         self.start_with(&[])

@@ -58,11 +58,19 @@ impl Audit {
         Ok(())
     }
 
-    /// Signs the current audit chain of all tenants, even if it does not contain the signed head, and records that in
-    /// the audit.
+    /// Signs the current audit chain and all documents of all tenants, even if the chain does not contain the signed
+    /// head and documents were changed by another program, and records that in the audit.
     pub async fn accept(&self) -> Result<()> {
-        for tenant in self.context.store.tenants().await? {
+        let tenants = self.context.store.tenants().await?;
+        let mut documents = HashMap::new();
+        for tenant in &tenants {
+            documents.insert(*tenant, self.set_codes(*tenant, true).await?);
+        }
+        self.context.documents.require_codes();
+        for tenant in tenants {
+            let documents = documents[&tenant];
             let entry = AuditEntry::new(self.context.platform.now(), "hub", "audit.accepted");
+            let entry = if documents > 0 { entry.with("documents", documents) } else { entry };
             let entry = match self.load_signed_head(tenant).await? {
                 Some(SignedHead { head, .. }) => {
                     entry.with("signed_head", head.number).with("signed_hash", head.hash.to_string())
@@ -137,7 +145,7 @@ impl Audit {
     }
 
     /// Returns the signed audit chain head of a tenant from the head file, if there is one.
-    async fn load_signed_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
+    pub(super) async fn load_signed_head(&self, tenant: TenantId) -> Result<Option<SignedHead>> {
         let Some(file) = &self.context.options.heads else { return Ok(None) };
         let id = store_id(&*self.context.store).await?;
         file.find(id.as_deref(), tenant, self.signer.public_key())
@@ -162,7 +170,8 @@ impl Audit {
 
     async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: ChainHead) -> Result<()> {
         let store = self.ensure_store_id().await?;
-        let signed = file.sign(&self.signer, &store, tenant, head, self.context.platform.now());
+        let (now, has_codes) = (self.context.platform.now(), self.context.documents.requires_codes());
+        let signed = file.sign(&self.signer, &store, tenant, head, (now, has_codes));
         let (file, name) = (file.clone(), file.path.display().to_string());
         let write_result = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
         write_result.map_err(std::io::Error::other).and_then(|result| result).map_err(|error| {

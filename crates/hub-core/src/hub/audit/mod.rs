@@ -1,5 +1,6 @@
 //! Audit operations of the hub: reading, verification and signing of checkpoints.
 
+mod documents;
 pub(super) mod heads;
 pub(super) mod query;
 pub(super) mod rejections;
@@ -20,15 +21,17 @@ use serde_json::Value;
 use self::heads::Heads;
 use self::rejections::Rejections;
 use self::retention::Retention;
-use self::verify::{AuditFiles, AuditVerification, verify};
+use self::verify::{AuditFiles, AuditVerification, list_segments, verify};
 use crate::actor::Actor;
+use crate::audit::export::ExportFooter;
+use crate::audit::segment::SegmentFooter;
 use crate::audit::{AuditSigner, ChainHead, Checkpoint, StoredAuditEntry};
 use crate::digest::Digest;
 use crate::error::{self, Error, Result};
 use crate::hub::HubOptions;
 use crate::hub::context::HubContext;
 use crate::id::TenantId;
-use crate::store::{Batch, StoreChange};
+use crate::store::{Batch, Store, StoreChange};
 use crate::text::{hex, unhex};
 
 /// Audit entry as shown to users.
@@ -103,12 +106,25 @@ impl Audit {
         Ok(self.context.store.audit_head(actor.tenant()).await?.number)
     }
 
-    /// Verifies that every audit entry of the tenant is as it was written and that none is missing.
+    /// Verifies that every audit entry and document of the tenant is as it was written and that no entry is missing.
     pub async fn verify(&self, actor: Actor) -> Result<AuditVerification> {
         actor.require_user()?;
         let HubOptions { checkpoints, heads, segments, .. } = self.context.options.clone();
         let files = AuditFiles { checkpoints, heads, segments };
-        verify(&*self.context.store, actor.tenant(), self.signer.public_key(), &files).await
+        verify(self.unchecked_store(), actor.tenant(), &self.signer, &files).await
+    }
+
+    /// Signs an export of the entries `first` to `last`.
+    pub async fn export_footer(&self, actor: Actor, first: u64, last: u64) -> Result<ExportFooter> {
+        actor.require_user()?;
+        let (store, tenant) = (&*self.context.store, actor.tenant());
+        let archived = || {
+            let text = "entries were archived during the export: export them again";
+            Error::new(error::ErrorKind::Conflict, "audit_archived", text)
+        };
+        let previous = chain_head_at(store, tenant, first - 1).await?.ok_or_else(archived)?;
+        let last = chain_head_at(store, tenant, last).await?.ok_or_else(archived)?;
+        Ok(ExportFooter::sign(&self.signer, tenant, (previous, last), self.context.platform.now()))
     }
 
     /// Signs the audit chain head of a tenant if it has moved since the last checkpoint.
@@ -130,6 +146,17 @@ impl Audit {
             .commit(tenant, Batch::new().change(StoreChange::InsertCheckpoint(checkpoint)))
             .await
     }
+}
+
+/// Returns the head of a tenant's chain at an entry, unless the entry is within an archived segment.
+pub async fn chain_head_at(store: &dyn Store, tenant: TenantId, number: u64) -> Result<Option<ChainHead>> {
+    let Some(before) = number.checked_sub(1) else { return Ok(Some(ChainHead::start(tenant))) };
+    let row = store.audit_entries(tenant, before, 1).await?.pop().filter(|row| row.number == number);
+    if let Some(row) = row {
+        return Ok(Some(ChainHead { number, hash: row.hash }));
+    }
+    let segments = list_segments(store, tenant).await?;
+    Ok(segments.iter().map(SegmentFooter::end_head).find(|head| head.number == number))
 }
 
 /// Appends an audit checkpoint to the checkpoint file.

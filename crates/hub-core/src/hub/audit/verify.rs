@@ -1,4 +1,4 @@
-//! Audit verification: the entries in the store, and the older ones in segment files.
+//! Audit verification: the entries in the store, the older ones in segment files, and the documents.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
+use super::documents::{DocumentReport, RemovedDocuments};
 use super::heads::store_id;
 use crate::audit::head_file::{HeadFile, SignedHead};
 use crate::audit::segment::SegmentFooter;
-use crate::audit::{ChainError, ChainHead, ChainVerifier, Checkpoint, Damage};
+use crate::audit::{AuditSigner, ChainError, ChainHead, ChainVerifier, Checkpoint, Damage, StoredAuditEntry};
 use crate::error::Result;
 use crate::hub::last_checkpoint;
 use crate::id::TenantId;
 use crate::store::{DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoredDocument};
+use crate::text::hex;
 
 /// Result of an audit verification: whether the audit is intact, and what was verified.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -30,11 +32,15 @@ pub struct AuditVerification {
     pub head: Option<u64>,
     /// Number of segments archived from the store.
     pub segments: u64,
+    /// Number of documents, such as servers, agents and tokens, that are as this hub has stored them.
+    pub documents: u64,
+    /// Ed25519 public key of the signatures, in hexadecimal.
+    pub public_key: String,
     /// Note about what could not be verified or was ignored.
     pub note: Option<String>,
     /// Kind of damage, if the audit is not intact.
     pub kind: Option<Damage>,
-    /// First entry that is not as it was written.
+    /// First entry that is not as it was written, if entries are damaged.
     pub first_bad_entry: Option<u64>,
     /// Description of the damage that was found in the audit.
     pub error: Option<String>,
@@ -56,16 +62,17 @@ pub struct AuditFiles {
 pub async fn verify(
     store: &dyn Store,
     tenant: TenantId,
-    public_key: &[u8],
+    signer: &AuditSigner,
     files: &AuditFiles,
 ) -> Result<AuditVerification> {
+    let public_key = signer.public_key();
     // Read the signatures before the entries: a running hub writes them after the entries.
     let signed = SignedState::read(store, tenant, public_key, files).await?;
     let new_run = || VerificationRun {
         store,
         tenant,
         public_key,
-        check: ChainVerifier::new(tenant, signed.expected()),
+        check: HistoryCheck::new(ChainVerifier::new(tenant, signed.expected())),
         segments: 0,
         missing_segments: Vec::new(),
     };
@@ -77,15 +84,18 @@ pub async fn verify(
         verification = new_run();
         broken = verification.verify_all(files.segments.as_deref()).await?;
     }
-    let head = verification.check.head();
-    let broken = signed.classify(broken, head.number, files);
+    let head = verification.check.chain.head();
+    let removed = &verification.check.removed;
+    let documents = DocumentReport::verify(store, tenant, signer.documents(), removed).await?;
+    let broken =
+        signed.classify(broken, head.number, files).or_else(|| signed.find_changed_document(&documents));
     let notes: Vec<_> = signed
-        .notes(files)
+        .notes(files, &documents)
         .into_iter()
         .chain(describe_missing_segments(&verification.missing_segments))
         .collect();
     let (kind, number, error) = match broken {
-        Some(AuditDamage { kind, number, problem }) => (Some(kind), Some(number), Some(problem)),
+        Some(AuditDamage { kind, number, problem }) => (Some(kind), number, Some(problem)),
         None => (None, None, None),
     };
     Ok(AuditVerification {
@@ -95,6 +105,8 @@ pub async fn verify(
         checkpoint: signed.checkpoint.as_ref().map(|last| last.head.number),
         head: signed.head.as_ref().map(|signed| signed.head.number),
         segments: verification.segments,
+        documents: documents.authentic,
+        public_key: hex(public_key),
         note: Some(notes.join("; ")).filter(|note| !note.is_empty()),
         kind,
         first_bad_entry: number,
@@ -102,16 +114,16 @@ pub async fn verify(
     })
 }
 
-/// Damage found in an audit: its kind, the first affected entry, and a description.
+/// Damage found in an audit: its kind, the first affected entry, if any, and a description.
 struct AuditDamage {
     kind: Damage,
-    number: u64,
+    number: Option<u64>,
     problem: String,
 }
 
 impl AuditDamage {
     fn new(broken: &ChainError, problem: String) -> Self {
-        AuditDamage { kind: broken.kind, number: broken.number, problem }
+        AuditDamage { kind: broken.kind, number: Some(broken.number), problem }
     }
 }
 
@@ -161,7 +173,7 @@ impl SignedState {
     fn classify(&self, broken: Option<AuditDamage>, entries: u64, files: &AuditFiles) -> Option<AuditDamage> {
         let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
-        let found = |kind, number, problem| Some(AuditDamage { kind, number, problem });
+        let found = |kind, number, problem| Some(AuditDamage { kind, number: Some(number), problem });
         if entries == 0
             && named.max(checked) > 0
             && broken.as_ref().is_none_or(|broken| broken.kind == Damage::EndMissing)
@@ -173,7 +185,9 @@ impl SignedState {
             return found(Damage::AllRemoved, 1, problem);
         }
         match broken {
-            Some(AuditDamage { kind: Damage::EndMissing, number, .. }) if checked <= entries => {
+            Some(AuditDamage { kind: Damage::EndMissing, number: Some(number), .. })
+                if checked <= entries =>
+            {
                 let problem = format!(
                     "the signed head names entry {named}, and the history ends with entry {entries}: the data directory is an older copy, or \
                      the end was removed together with its checkpoints"
@@ -197,8 +211,27 @@ impl SignedState {
         }
     }
 
-    fn notes(&self, files: &AuditFiles) -> Vec<String> {
+    /// Returns the damage of a document. Once the signed head states that all documents have codes, each needs one.
+    fn find_changed_document(&self, documents: &DocumentReport) -> Option<AuditDamage> {
+        let planted = documents.first_without_code.as_ref().filter(|_| self.has_document_codes());
+        let planted =
+            planted.map(|name| format!("{name} was added or changed in the database by another program"));
+        let problem = documents.damage.clone().or(planted)?;
+        Some(AuditDamage { kind: Damage::DocumentChanged, number: None, problem })
+    }
+
+    fn has_document_codes(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.has_document_codes)
+    }
+
+    fn notes(&self, files: &AuditFiles, documents: &DocumentReport) -> Vec<String> {
         let mut notes = Vec::new();
+        if documents.without_code > 0 && !self.has_document_codes() {
+            notes.push(format!(
+                "{} documents were stored by an earlier version and could not be verified: start the hub once",
+                documents.without_code
+            ));
+        }
         match self.unsigned {
             0 => {}
             1 => notes.push("1 checkpoint is not signed with the key of this hub and was ignored".to_owned()),
@@ -238,12 +271,30 @@ async fn load_segment_documents(store: &dyn Store, tenant: TenantId) -> Result<V
     }
 }
 
+/// Check of the entries of an audit, which also collects the documents that they record as removed.
+#[derive(Clone)]
+struct HistoryCheck {
+    chain: ChainVerifier,
+    removed: RemovedDocuments,
+}
+
+impl HistoryCheck {
+    fn new(chain: ChainVerifier) -> Self {
+        HistoryCheck { chain, removed: RemovedDocuments::default() }
+    }
+
+    fn verify_entry(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
+        self.removed.add(row);
+        self.chain.verify_entry(row)
+    }
+}
+
 /// State of a running audit verification.
 struct VerificationRun<'a> {
     store: &'a dyn Store,
     tenant: TenantId,
     public_key: &'a [u8],
-    check: ChainVerifier,
+    check: HistoryCheck,
     segments: u64,
     /// Numbers of the audit segments whose files are not available.
     missing_segments: Vec<u64>,
@@ -261,9 +312,10 @@ impl VerificationRun<'_> {
             }
         }
         loop {
-            let rows = self.store.audit_entries(self.tenant, self.check.head().number, MAX_PAGE_SIZE).await?;
+            let rows =
+                self.store.audit_entries(self.tenant, self.check.chain.head().number, MAX_PAGE_SIZE).await?;
             if rows.is_empty() {
-                let broken = self.check.clone().finish().err();
+                let broken = self.check.chain.clone().finish().err();
                 return Ok(broken.map(|broken| AuditDamage::new(&broken, broken.to_string())));
             }
             for row in rows {
@@ -279,7 +331,7 @@ impl VerificationRun<'_> {
         segment: Option<SegmentFooter>,
         folder: Option<&Path>,
     ) -> Result<(), ChainError> {
-        let head = self.check.head();
+        let head = self.check.chain.head();
         let broken = |reason| ChainError::new(head.number + 1, reason);
         let is_valid = |segment: &SegmentFooter| {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
@@ -303,7 +355,7 @@ impl VerificationRun<'_> {
             }
         }
         self.missing_segments.push(self.segments);
-        self.check.skip_to(segment.end_head())
+        self.check.chain.skip_to(segment.end_head())
     }
 }
 
