@@ -140,6 +140,16 @@ fn hex4(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(text, 16).ok())?
 }
 
+/// Replaces the line breaks in JSON, which would end a message on stdio, by spaces. In valid JSON they occur only between
+/// tokens: strings contain them in escaped form.
+pub fn replace_line_breaks(json: &mut [u8]) {
+    let mut rest = json;
+    while let Some(index) = memchr::memchr2(b'\n', b'\r', rest) {
+        rest[index] = b' ';
+        rest = &mut rest[index + 1..];
+    }
+}
+
 /// Appends `text` as a JSON string, quotes included.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.reserve(text.len() + 2);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use linchpin_jsonrpc::string::write_string;
+use linchpin_jsonrpc::string::{self, write_string};
 use linchpin_jsonrpc::write;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -215,15 +215,11 @@ impl Encode for Map<String, Value> {
     }
 }
 
-/// Replaces line breaks, which would end the message, by spaces. In valid JSON they occur only between tokens: strings
-/// contain them in escaped form.
 impl Encode for RawValue {
     fn encode(&self, to: &mut Encoder<'_>) {
         let start = to.out.len();
         to.out.extend_from_slice(self.get().as_bytes());
-        for byte in &mut to.out[start..] {
-            *byte = if matches!(*byte, b'\n' | b'\r') { b' ' } else { *byte };
-        }
+        string::replace_line_breaks(&mut to.out[start..]);
     }
 }
 

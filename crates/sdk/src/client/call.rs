@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use linchpin_jsonrpc::string::write_string;
+use linchpin_jsonrpc::string::{replace_line_breaks, write_string};
 use linchpin_protocol::encode::to_vec;
 use linchpin_protocol::model::{
     CallToolResult, ClientCapabilities, CompleteParams, CompleteResult, CompletionContext, EmptyResult,
@@ -259,10 +259,8 @@ fn append_object(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), Client
     serde_json::to_writer(&mut *out, value).map_err(|error| ClientError::BadArguments(error.to_string()))?;
     match &out[start..] {
         [b'{', ..] => {
-            // Only white space of a `RawValue` can be a line end, which would end a message on stdio.
-            for byte in out[start..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
-                *byte = b' ';
-            }
+            // A `RawValue` may contain line breaks.
+            replace_line_breaks(&mut out[start..]);
             Ok(())
         }
         b"null" => {
