@@ -202,12 +202,15 @@ impl Case {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the report")]
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    if upstream::serve_if_requested().await? {
+fn main() -> anyhow::Result<()> {
+    if upstream::serve_if_requested()? {
         return Ok(());
     }
+    bench::hub_runtime()?.block_on(run())
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+async fn run() -> anyhow::Result<()> {
     let options = Options::parse(std::env::args().skip(1))?;
     if let Some(case) = &options.hub_only {
         Bench::new(case, options.durability).await?.through_hub(options.calls, options.in_flight).await?;

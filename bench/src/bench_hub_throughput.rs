@@ -21,12 +21,15 @@ use tokio::task::JoinSet;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-#[expect(clippy::print_stdout, reason = "the report")]
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    if upstream::serve_if_requested().await? {
+fn main() -> anyhow::Result<()> {
+    if upstream::serve_if_requested()? {
         return Ok(());
     }
+    bench::hub_runtime()?.block_on(run())
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+async fn run() -> anyhow::Result<()> {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let calls = numbers.next().transpose()?.unwrap_or(20_000);
     let at_once = numbers.next().transpose()?.unwrap_or(64).max(1);

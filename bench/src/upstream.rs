@@ -47,14 +47,18 @@ impl Drop for Upstream {
 
 /// Serves the tool `echo` until the process is killed, if it was started as the upstream server. Otherwise returns
 /// `false`.
-#[expect(clippy::print_stdout, reason = "the parent process reads the URL")]
-pub async fn serve_if_requested() -> anyhow::Result<bool> {
+pub fn serve_if_requested() -> anyhow::Result<bool> {
     if std::env::args().nth(1).as_deref() != Some(ARGUMENT) {
         return Ok(false);
     }
+    tokio::runtime::Runtime::new()?.block_on(serve())?;
+    Ok(true)
+}
+
+#[expect(clippy::print_stdout, reason = "the parent process reads the URL")]
+async fn serve() -> anyhow::Result<()> {
     let server = Server::new("upstream", "1").tool("echo", "", |Echo { message }| async move { message });
     let listener = server.http().bind("127.0.0.1:0").await.map_err(|error| anyhow!("{error}"))?;
     println!("{}", listener.url());
-    listener.run_until(std::future::pending()).await.map_err(|error| anyhow!("{error}"))?;
-    Ok(true)
+    listener.run_until(std::future::pending()).await.map_err(|error| anyhow!("{error}"))
 }

@@ -1,6 +1,7 @@
 //! Platform services: the clock and the source of randomness.
 
 use std::cell::RefCell;
+use std::num::NonZeroUsize;
 
 use jiff::Timestamp;
 use zeroize::Zeroize as _;
@@ -18,6 +19,15 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Fills the buffer with unpredictable bytes.
     fn fill_random(&self, bytes: &mut [u8]);
+}
+
+/// Returns the number of worker threads of a hub: half of the processors. The servers, the database and the kernel need
+/// the others, and with more workers a call costs more, because they wake each other. The environment variable
+/// `TOKIO_WORKER_THREADS` overrides the number.
+pub fn worker_threads() -> usize {
+    let configured = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok());
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    configured.unwrap_or(processors / 2).max(1)
 }
 
 /// Returns unpredictable bytes.

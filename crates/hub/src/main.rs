@@ -28,7 +28,9 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use linchpin_hub_core::platform::worker_threads;
 use linchpin_hub_core::process_guard;
+use tokio::runtime::{Builder, Runtime};
 
 use self::error::{CliError, CliErrorKind};
 
@@ -49,11 +51,17 @@ fn main() -> ExitCode {
         }
         #[cfg(target_os = "linux")]
         Some(first) if first == linchpin::client::SUPERVISE => linchpin::client::supervise(arguments),
-        _ => run(),
+        _ => match start_runtime() {
+            Ok(runtime) => runtime.block_on(run()),
+            Err(error) => print_error(&CliError::new(CliErrorKind::Other, error.to_string()), false),
+        },
     }
 }
 
-#[tokio::main]
+fn start_runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(worker_threads()).enable_all().build()
+}
+
 async fn run() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
