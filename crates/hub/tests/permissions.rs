@@ -47,8 +47,10 @@ impl Recorder {
                 let recorded = recorded.clone();
                 std::thread::spawn(move || {
                     let mut stream = stream.unwrap();
-                    if let Some(request) = respond(&mut stream) {
+                    if let Some(request) = read_request(&stream) {
+                        // Recorded first: the command may end as soon as it has the response.
                         recorded.lock().unwrap().push(request);
+                        respond(&mut stream);
                     }
                 });
             }
@@ -68,8 +70,8 @@ impl Recorder {
     }
 }
 
-/// Reads one request, sends the response, and returns method and path.
-fn respond(stream: &mut TcpStream) -> Option<(String, String)> {
+/// Reads one request, and returns method and path.
+fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).ok()?;
@@ -85,15 +87,18 @@ fn respond(stream: &mut TcpStream) -> Option<(String, String)> {
         }
     }
     reader.read_exact(&mut vec![0; length]).ok()?;
+    let mut words = first.split(' ').map(str::to_owned);
+    Some((words.next()?, words.next()?))
+}
+
+fn respond(stream: &mut TcpStream) {
     let item =
         json!({"id": "ID", "name": "NAME", "slug": "SERVER", "pin": "PIN", "state": "new", "definition": {}});
     let mut body = item.clone();
     (body["items"], body["next"], body["status"]) = (json!([item]), Value::Null, json!("success"));
     let body = body.to_string();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length";
-    stream.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes()).ok()?;
-    let mut words = first.split(' ').map(str::to_owned);
-    Some((words.next()?, words.next()?))
+    let _ = stream.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes()); // the command may have ended
 }
 
 /// Returns the permission that the API document declares for a request.

@@ -47,17 +47,17 @@ pub struct SignedHead {
     pub head: ChainHead,
     /// Time at which the chain head was signed.
     pub at: Timestamp,
-    /// Whether all documents of the store have authentication codes.
+    /// Whether all documents of the store have authentication codes, and all later audit entries.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_document_codes: bool,
+    pub has_codes: bool,
     #[serde(with = "crate::store::bytes")]
     signature: Vec<u8>,
 }
 
 impl SignedHead {
     fn signing_text(&self) -> Vec<u8> {
-        let SignedHead { store, location, tenant, head, at, has_document_codes, signature: _ } = self;
-        let version = if *has_document_codes { 2 } else { 1 };
+        let SignedHead { store, location, tenant, head, at, has_codes, signature: _ } = self;
+        let version = if *has_codes { 2 } else { 1 };
         // The location comes last, since it may contain any character.
         format!("linchpin head {version}|{store}|{tenant}|{}|{}|{at}|{location}", head.number, head.hash)
             .into_bytes()
@@ -69,7 +69,7 @@ impl SignedHead {
 }
 
 impl HeadFile {
-    /// Signs the audit chain head of a tenant for the head file. `has_document_codes` states that all documents of the
+    /// Signs the audit chain head of a tenant for the head file. `has_codes` states that all documents of the
     /// store have authentication codes.
     pub fn sign(
         &self,
@@ -77,11 +77,11 @@ impl HeadFile {
         store: &str,
         tenant: TenantId,
         head: ChainHead,
-        (at, has_document_codes): (Timestamp, bool),
+        (at, has_codes): (Timestamp, bool),
     ) -> SignedHead {
         let (store, location) = (store.to_owned(), self.location.clone());
         let signature = Vec::new();
-        let mut line = SignedHead { store, location, tenant, head, at, has_document_codes, signature };
+        let mut line = SignedHead { store, location, tenant, head, at, has_codes, signature };
         line.signature = signer.sign_text(&line.signing_text());
         line
     }

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::id::TenantId;
-use crate::store::DocumentAuthenticator;
+use crate::store::StoreAuthenticator;
 use crate::text::escape_invisible;
 
 /// Maximum length of a string field of an audit entry, in characters.
@@ -83,6 +83,9 @@ pub struct StoredAuditEntry {
     pub fields: String,
     /// Hash over this entry and all entries before it.
     pub hash: Digest,
+    /// Authentication code of the entry. Entries of earlier versions and of segments have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Digest>,
 }
 
 /// Chain head of an audit: number and hash of its last entry.
@@ -100,7 +103,18 @@ impl ChainHead {
         ChainHead { number: 0, hash: Digest::of("linchpin audit").part(tenant.to_string()).finish() }
     }
 
-    /// Appends an entry to the audit chain and returns it as stored.
+    /// Appends an entry to the audit chain and returns it as stored, with its code if there is an authenticator.
+    pub fn append_authentic(
+        &mut self,
+        entry: AuditEntry,
+        authenticator: Option<&StoreAuthenticator>,
+    ) -> StoredAuditEntry {
+        let mut row = self.append(entry);
+        row.code = authenticator.map(|authenticator| authenticator.entry_code(&row.hash));
+        row
+    }
+
+    /// Appends an entry to the audit chain and returns it as stored, without a code.
     pub fn append(&mut self, entry: AuditEntry) -> StoredAuditEntry {
         let AuditEntry { at, actor, action, fields } = entry;
         let mut row = StoredAuditEntry {
@@ -110,6 +124,7 @@ impl ChainHead {
             action: action.into(),
             fields: Value::from(fields).to_string(),
             hash: self.hash,
+            code: None,
         };
         row.hash = self.next_hash(&row);
         *self = ChainHead { number: row.number, hash: row.hash };
@@ -147,8 +162,12 @@ impl ChainHead {
 pub enum Damage {
     /// An entry or a segment file was changed or is missing.
     EntryChanged,
-    /// The audit chain is consistent, but it is not the signed one.
+    /// The audit chain is consistent, but another program has written it: it is not the signed one.
     Rewritten,
+    /// Another program has added entries after the signed head.
+    LateEntry,
+    /// A hub has continued an older copy of the audit: the signed head is not in this history.
+    Forked,
     /// Entries are missing that a checkpoint in the data directory covers.
     EndMissing,
     /// The audit has entries, but no signed checkpoint.
@@ -183,10 +202,10 @@ impl ChainError {
 }
 
 /// Keys of the audit: the Ed25519 key that signs chain heads, segments, exports and backups, and the key of the codes of
-/// documents.
+/// documents and entries.
 pub struct AuditSigner {
     key_pair: Ed25519KeyPair,
-    documents: DocumentAuthenticator,
+    authenticator: StoreAuthenticator,
 }
 
 /// Checkpoint of an audit chain: a signed chain head.
@@ -207,12 +226,12 @@ impl AuditSigner {
     /// Creates a signer from the seed in the key file.
     pub fn new(seed: &[u8; 32]) -> Self {
         let key_pair = Ed25519KeyPair::from_seed_unchecked(seed).expect("an Ed25519 seed has 32 bytes");
-        AuditSigner { key_pair, documents: DocumentAuthenticator::new(seed) }
+        AuditSigner { key_pair, authenticator: StoreAuthenticator::new(seed) }
     }
 
-    /// Returns the authenticator of documents.
-    pub fn documents(&self) -> &DocumentAuthenticator {
-        &self.documents
+    /// Returns the authenticator of documents and audit entries.
+    pub fn authenticator(&self) -> &StoreAuthenticator {
+        &self.authenticator
     }
 
     /// Returns the public key that verifies the signatures of checkpoints, heads, segments, exports and backups.

@@ -222,7 +222,7 @@ impl TryFrom<StoredAuditEntry> for SegmentEntry {
     type Error = serde_json::Error;
 
     fn try_from(row: StoredAuditEntry) -> serde_json::Result<Self> {
-        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
+        let StoredAuditEntry { number, at, actor, action, fields, hash, code: _ } = row;
         Ok(SegmentEntry { number, at, actor, action, fields: RawValue::from_string(fields)?, hash })
     }
 }
@@ -230,7 +230,7 @@ impl TryFrom<StoredAuditEntry> for SegmentEntry {
 impl From<SegmentEntry> for StoredAuditEntry {
     fn from(line: SegmentEntry) -> Self {
         let SegmentEntry { number, at, actor, action, fields, hash } = line;
-        StoredAuditEntry { number, at, actor, action, fields: fields.get().to_owned(), hash }
+        StoredAuditEntry { number, at, actor, action, fields: fields.get().to_owned(), hash, code: None }
     }
 }
 

@@ -16,8 +16,8 @@ use crate::id::TenantId;
 use crate::platform::Platform;
 use crate::server::Server;
 use crate::store::{
-    AuthenticatedStore, Batch, CachedStore, ClusterClock, DocumentAuthenticator, DocumentKey, DocumentKind,
-    Generation, MAX_PAGE_SIZE, Page, PageRequest, Store, StoreChange, StoredDocument,
+    AuthenticatedStore, Batch, CachedStore, ClusterClock, DocumentKey, DocumentKind, Generation,
+    MAX_PAGE_SIZE, Page, PageRequest, Store, StoreAuthenticator, StoreChange, StoredDocument,
 };
 use crate::task_set::TaskSet;
 use crate::tool::ToolRecord;
@@ -52,7 +52,7 @@ impl HubContext {
         keys: KeyFile,
         options: HubOptions,
     ) -> Self {
-        let authenticator = DocumentAuthenticator::new(&keys.audit);
+        let authenticator = Arc::new(StoreAuthenticator::new(&keys.audit));
         let documents = Arc::new(AuthenticatedStore::new(store, authenticator));
         let store = CachedStore::new(documents.clone());
         let (events, commits) = (store.events().clone(), store.commits().clone());

@@ -1,7 +1,10 @@
 //! Batches: changes, audit entries and events that are committed in one transaction.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
+use super::authenticator::StoreAuthenticator;
 use super::call::{Approval, ApprovalStatus, CallOutcome, CallRecord};
 use super::document::{Document, DocumentKey, DocumentKind};
 use crate::audit::{AuditEntry, ChainHead, Checkpoint};
@@ -131,7 +134,7 @@ pub enum CountedCalls {
 }
 
 /// Changes, audit entries and events that the store commits in one transaction.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// Changes of the store, in order.
     pub changes: Vec<StoreChange>,
@@ -139,6 +142,8 @@ pub struct Batch {
     pub audit: Vec<AuditEntry>,
     /// Events, published if the commit succeeds.
     pub events: Vec<NewEvent>,
+    /// Authenticator that computes the codes of the audit entries.
+    pub authenticator: Option<Arc<StoreAuthenticator>>,
 }
 
 impl Batch {

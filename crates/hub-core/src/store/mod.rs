@@ -5,6 +5,7 @@
 
 mod audit_filter;
 mod authenticated;
+mod authenticator;
 mod batch;
 mod cache;
 mod call;
@@ -15,7 +16,8 @@ mod layer;
 mod snapshot;
 
 pub use audit_filter::AuditFilter;
-pub use authenticated::{AuthenticatedStore, DOCUMENT_TAMPERED, DocumentAuthenticator, for_each_document};
+pub use authenticated::{AuthenticatedStore, DOCUMENT_TAMPERED, for_each_document};
+pub use authenticator::StoreAuthenticator;
 pub use batch::{Batch, CountedCalls, StoreChange};
 pub use cache::{CachedStore, Generation};
 pub use call::{Approval, ApprovalFilter, ApprovalStatus, CallFilter, CallOutcome, CallRecord, CallStatus};

@@ -118,6 +118,7 @@ pub(crate) fn read_entry<R: StoredRow>(row: &R) -> Result<StoredAuditEntry, R::E
         action: row.required_text(3)?,
         fields: row.required_text(4)?,
         hash: row.digest(5)?,
+        code: row.optional_digest(6)?,
     })
 }
 

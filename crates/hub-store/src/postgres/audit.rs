@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use linchpin_hub_core::audit::{AuditEntry, ChainHead, StoredAuditEntry};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::TenantId;
-use linchpin_hub_core::store::{AuditFilter, MAX_PAGE_SIZE};
+use linchpin_hub_core::store::{AuditFilter, Batch, MAX_PAGE_SIZE};
 
 use super::connection::{DbConnection, Values};
 use super::statements::{change, query, query_one};
@@ -20,7 +20,7 @@ use crate::common::{to_integer, to_millis};
 
 type Result<T> = std::result::Result<T, StoreFailure>;
 
-pub(super) const ENTRY_COLUMNS: &str = "number, at, actor, action, fields, hash";
+pub(super) const ENTRY_COLUMNS: &str = "number, at, actor, action, fields, hash, code";
 
 const LOCK_TENANTS: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key";
 const SELECT_HEADS: &str =
@@ -58,18 +58,16 @@ impl ChainLocks {
         Ok(ChainLocks { heads, appended: Vec::new() })
     }
 
-    /// Appends entries in memory; `insert_appended` inserts all of them before the commit.
-    pub(super) fn append(
-        &mut self,
-        tenant: TenantId,
-        entries: &[AuditEntry],
-    ) -> linchpin_hub_core::Result<()> {
+    /// Appends the entries of a batch in memory; `insert_appended` inserts all of them before the commit.
+    pub(super) fn append(&mut self, tenant: TenantId, batch: &Batch) -> linchpin_hub_core::Result<()> {
         // One statement inserts the entries of all batches, so an entry that it would reject must be found here.
-        if !entries.iter().all(is_storable) {
+        if !batch.audit.iter().all(is_storable) {
             return Err(unsupported_character());
         }
         let head = self.heads.entry(tenant).or_insert_with(|| ChainHead::start(tenant));
-        self.appended.extend(entries.iter().map(|entry| (tenant, head.append(entry.clone()))));
+        let authenticator = batch.authenticator.as_deref();
+        let rows = batch.audit.iter().map(|entry| head.append_authentic(entry.clone(), authenticator));
+        self.appended.extend(rows.map(|row| (tenant, row)));
         Ok(())
     }
 
@@ -91,7 +89,8 @@ pub(super) async fn insert(db: &DbConnection, all: &[(TenantId, StoredAuditEntry
     }
     let sql = format!(
         "INSERT INTO audit (tenant, {ENTRY_COLUMNS}) SELECT * FROM
-             unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BYTEA[])"
+             unnest($1::TEXT[], $2::BIGINT[], $3::BIGINT[], $4::TEXT[], $5::TEXT[], $6::TEXT[], $7::BYTEA[],
+                    $8::BYTEA[])"
     );
     let tenants: Vec<_> = all.iter().map(|(tenant, _)| tenant.to_string()).collect();
     let numbers: Vec<_> = all.iter().map(|(_, row)| to_integer(row.number)).collect();
@@ -100,7 +99,10 @@ pub(super) async fn insert(db: &DbConnection, all: &[(TenantId, StoredAuditEntry
     let actions: Vec<_> = all.iter().map(|(_, row)| &*row.action).collect();
     let fields: Vec<_> = all.iter().map(|(_, row)| &*row.fields).collect();
     let hashes: Vec<_> = all.iter().map(|(_, row)| &row.hash.bytes()[..]).collect();
-    db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes]).await.map(drop)
+    let codes: Vec<_> = all.iter().map(|(_, row)| row.code.as_ref().map(|code| &code.bytes()[..])).collect();
+    db.execute(&sql, &[&tenants, &numbers, &times, &actors, &actions, &fields, &hashes, &codes])
+        .await
+        .map(drop)
 }
 
 /// Returns the key of the PostgreSQL advisory lock of a tenant. Two tenants with the same key only wait for each other

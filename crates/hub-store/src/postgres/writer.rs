@@ -189,7 +189,7 @@ async fn transact(
             applied
         };
         let outcome = match applied {
-            Ok(()) => chains.append(*tenant, &batch.audit).inspect(|()| messages.add(*tenant, batch)),
+            Ok(()) => chains.append(*tenant, batch).inspect(|()| messages.add(*tenant, batch)),
             Err(stop) if stop.is_connection_lost() || stop.is_serialization_failure() => return Err(stop),
             Err(stop) => Err(stop.into()),
         };

@@ -21,11 +21,12 @@ use crate::common::{to_integer, to_millis};
 /// Number of bits of a position that contain the number of the entry.
 const NUMBER_BITS: u32 = 40;
 /// Columns of an entry; the first is its number.
-pub(super) const ENTRY_COLUMNS: &str = "position & 0xffffffffff, at, actor, action, fields, hash";
+pub(super) const ENTRY_COLUMNS: &str = "position & 0xffffffffff, at, actor, action, fields, hash, code";
 
 pub(super) const INSERT_ENTRY: &str =
-    "INSERT INTO audit (position, at, actor, action, fields, hash) VALUES ($1, $2, $3, $4, $5, $6)";
-const SELECT_ENTRIES: &str = "SELECT position & 0xffffffffff, at, actor, action, fields, hash FROM audit
+    "INSERT INTO audit (position, at, actor, action, fields, hash, code) VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const SELECT_ENTRIES: &str =
+    "SELECT position & 0xffffffffff, at, actor, action, fields, hash, code FROM audit
      WHERE position > $1 AND position < $2 ORDER BY position LIMIT $3";
 const SELECT_HEAD: &str = "SELECT position & 0xffffffffff, hash FROM audit
      WHERE position > $1 AND position < $2 ORDER BY position DESC LIMIT 1";
@@ -40,8 +41,8 @@ fn position(tenant: i64, number: u64) -> i64 {
 }
 
 /// Returns the values of the columns of [`INSERT_ENTRY`].
-pub(super) fn entry_values(tenant: i64, entry: &StoredAuditEntry) -> [Value<'_>; 6] {
-    let StoredAuditEntry { number, at, actor, action, fields, hash } = entry;
+pub(super) fn entry_values(tenant: i64, entry: &StoredAuditEntry) -> [Value<'_>; 7] {
+    let StoredAuditEntry { number, at, actor, action, fields, hash, code } = entry;
     [
         position(tenant, *number).into(),
         to_millis(*at).into(),
@@ -49,6 +50,7 @@ pub(super) fn entry_values(tenant: i64, entry: &StoredAuditEntry) -> [Value<'_>;
         action.into(),
         fields.into(),
         hash.into(),
+        code.as_ref().into(),
     ]
 }
 

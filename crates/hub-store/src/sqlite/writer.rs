@@ -253,7 +253,7 @@ impl<'a> Writer<'a> {
         let tenant = self.memory.tenant(self.db, owner)?;
         let head = self.memory.head(self.db, tenant, owner)?;
         for entry in std::mem::take(&mut batch.audit) {
-            let entry = head.append(entry);
+            let entry = head.append_authentic(entry, batch.authenticator.as_deref());
             let inserted = self.statements.execute(INSERT_ENTRY, &entry_values(tenant, &entry));
             inserted.map_err(|error| database_error(&error))?;
         }

@@ -43,12 +43,50 @@ async fn a_chain_that_was_computed_again_is_not_the_signed_one() {
     assert!(found.intact && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
     rewrite(&ended, 2).await;
     assert_eq!(ended.damage().await, Some(Damage::Rewritten), "a checkpoint remains");
+    assert_eq!(ended.verified().await.first_bad_entry, Some(2), "its code names it");
     ended.sql("DELETE FROM checkpoints");
     fs::write(ended.path().join("checkpoints"), "").unwrap();
     assert_eq!(ended.damage().await, Some(Damage::Rewritten), "the signed head is sufficient");
     // A hub that starts on it does not sign it.
     ended.run(3).await;
     assert_eq!(ended.damage().await, Some(Damage::Rewritten));
+    // Without codes, the chain is still not the signed one.
+    ended.sql("UPDATE audit SET code = NULL");
+    assert_eq!(ended.damage().await, Some(Damage::Rewritten));
+    ended.hub().audit().accept().await.unwrap();
+    assert_eq!(ended.damage().await, None);
+}
+
+/// Adds an entry with a correct hash to the end of the audit. `code` is an SQL expression.
+async fn append(ended: &StoppedHub, code: &str) -> u64 {
+    let last = ended.store().audit_entries(ADA, 0, 500).await.unwrap().pop().unwrap();
+    let mut head = ChainHead { number: last.number, hash: last.hash };
+    let new = head.append(AuditEntry::new(last.at, "hub", "agent.removed"));
+    let sql = format!(
+        "INSERT INTO audit SELECT position + 1, at, ?1, ?2, ?3, ?4, {code} FROM audit ORDER BY position DESC LIMIT 1"
+    );
+    let db = Connection::open(ended.path().join("hub.db")).unwrap();
+    db.execute(&sql, params![new.actor, new.action, new.fields, new.hash.bytes()]).unwrap();
+    new.number
+}
+
+#[tokio::test]
+async fn an_entry_that_was_added_while_no_hub_runs_is_found() {
+    for code in ["NULL", "code"] {
+        let ended = StoppedHub::new().await;
+        let number = append(&ended, code).await;
+        let found = ended.verified().await;
+        assert_eq!((found.kind, found.first_bad_entry), (Some(Damage::LateEntry), Some(number)), "{found:?}");
+        let head = found.head;
+        // A hub that starts on it does not sign it.
+        ended.run(3).await;
+        let found = ended.verified().await;
+        assert_eq!((found.kind, found.head), (Some(Damage::LateEntry), head), "{found:?}");
+        ended.hub().audit().accept().await.unwrap();
+        assert_eq!(ended.damage().await, None);
+        ended.run(1).await;
+        assert_eq!(ended.damage().await, None);
+    }
 }
 
 #[tokio::test]
@@ -81,11 +119,11 @@ async fn an_older_copy_is_found_and_is_accepted_by_command_alone() {
     copy(ended.path(), newest.path());
     copy(older.path(), ended.path());
     assert_eq!(ended.damage().await, Some(Damage::OlderCopy));
-    // Entries that a hub adds afterwards do not change this.
-    for entries in [1, 5] {
-        ended.run(entries).await;
-        assert!(matches!(ended.damage().await, Some(Damage::OlderCopy | Damage::Rewritten)));
-    }
+    // Entries that a hub adds afterwards make it another history.
+    ended.run(1).await;
+    assert_eq!(ended.damage().await, Some(Damage::OlderCopy));
+    ended.run(5).await;
+    assert_eq!(ended.damage().await, Some(Damage::Forked));
     let before = ended.verified().await.head;
     ended.hub().audit().accept().await.unwrap();
     let found = ended.verified().await;

@@ -70,7 +70,8 @@ pub(crate) enum Command {
     /// Verify that no audit entry or stored document was changed or removed
     ///
     /// Exits with 0 if the audit log is intact, else with 1; `kind` then names the cause: `entry_changed`, `rewritten`,
-    /// `end_missing`, `no_checkpoint`, `older_copy`, `all_removed`, `other_store` or `document_changed`.
+    /// `late_entry`, `forked`, `end_missing`, `no_checkpoint`, `older_copy`, `all_removed`, `other_store` or
+    /// `document_changed`.
     Verify {
         /// Verify this file, which `linchpin audit export` has written, instead of the data of the hub
         #[arg(long, value_name = "FILE")]

@@ -8,7 +8,7 @@ use crate::error::{self, Result};
 use crate::hub::LOCAL;
 use crate::id::TenantId;
 use crate::store::{
-    Batch, DocumentAuthenticator, DocumentKey, DocumentKind, Store, StoreLayer as _, StoredDocument,
+    Batch, DocumentKey, DocumentKind, Store, StoreAuthenticator, StoreLayer as _, StoredDocument,
     for_each_document,
 };
 
@@ -20,7 +20,7 @@ impl Audit {
     /// states that all documents have codes. From then on, a document without a code is refused.
     pub(in crate::hub) async fn authenticate_documents(&self) -> Result<()> {
         let head = self.load_signed_head(LOCAL).await?;
-        if head.is_none_or(|head| !head.has_document_codes) {
+        if head.is_none_or(|head| !head.has_codes) {
             for tenant in self.context.store.tenants().await? {
                 self.set_missing_codes(tenant).await?;
             }
@@ -105,13 +105,13 @@ impl DocumentReport {
     pub(super) async fn verify(
         store: &dyn Store,
         tenant: TenantId,
-        authenticator: &DocumentAuthenticator,
+        authenticator: &StoreAuthenticator,
         removed: &RemovedDocuments,
     ) -> Result<Self> {
         let mut report = DocumentReport::default();
         let add = |stored: StoredDocument| {
             let describe = || stored.document.describe();
-            match authenticator.check(tenant, &stored) {
+            match authenticator.check_document(tenant, &stored) {
                 None => {
                     report.without_code += 1;
                     report.first_without_code.get_or_insert_with(describe);

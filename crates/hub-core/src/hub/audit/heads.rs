@@ -10,10 +10,11 @@ use crate::audit::head_file::{HeadFile, SignedHead};
 use crate::audit::{AuditEntry, ChainHead};
 use crate::error::{self, Error, Result};
 use crate::hub::audit::Audit;
+use crate::hub::audit::history_check::ACCEPTED;
 use crate::hub::{LOCAL, document, list_segments, upsert};
 use crate::id::TenantId;
 use crate::platform::{SystemPlatform, random};
-use crate::store::{Batch, DocumentKey, DocumentKind, Store};
+use crate::store::{Batch, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Store};
 use crate::text::hex;
 
 /// State of the signed audit head of each tenant: signed by this process, or not part of the stored history.
@@ -69,7 +70,7 @@ impl Audit {
         self.context.documents.require_codes();
         for tenant in tenants {
             let documents = documents[&tenant];
-            let entry = AuditEntry::new(self.context.platform.now(), "hub", "audit.accepted");
+            let entry = AuditEntry::new(self.context.platform.now(), "hub", ACCEPTED);
             let entry = if documents > 0 { entry.with("documents", documents) } else { entry };
             let entry = match self.load_signed_head(tenant).await? {
                 Some(SignedHead { head, .. }) => {
@@ -124,6 +125,15 @@ impl Audit {
                     states.insert(tenant, HeadState::Diverged);
                     return Ok(());
                 }
+                Some(found) if self.has_late_entry(tenant, &found).await? => {
+                    log_diverged_head(
+                        tenant,
+                        found.head,
+                        "another program has added entries after the signed head",
+                    );
+                    states.insert(tenant, HeadState::Diverged);
+                    return Ok(());
+                }
                 found => found.map(|found| found.head),
             },
         };
@@ -149,6 +159,20 @@ impl Audit {
         let Some(file) = &self.context.options.heads else { return Ok(None) };
         let id = store_id(&*self.context.store).await?;
         file.find(id.as_deref(), tenant, self.signer.public_key())
+    }
+
+    /// Returns whether an entry after the signed head was not written by a hub.
+    async fn has_late_entry(&self, tenant: TenantId, signed: &SignedHead) -> Result<bool> {
+        let (mut after, authenticator) = (signed.head.number, self.signer.authenticator());
+        loop {
+            let rows = self.context.store.audit_entries(tenant, after, MAX_PAGE_SIZE).await?;
+            let Some(last) = rows.last() else { return Ok(false) };
+            after = last.number;
+            let is_late = |row| authenticator.check_entry(row).is_some_and(|is_right| !is_right);
+            if rows.iter().any(|row| is_late(row) || (signed.has_codes && row.code.is_none())) {
+                return Ok(true);
+            }
+        }
     }
 
     /// Reports whether the audit chain that ends at `now` contains the chain head `head`. One entry suffices: each

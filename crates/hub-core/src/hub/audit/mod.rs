@@ -2,6 +2,7 @@
 
 mod documents;
 pub(super) mod heads;
+mod history_check;
 pub(super) mod query;
 pub(super) mod rejections;
 pub(super) mod repeated_events;
@@ -70,7 +71,7 @@ struct CheckpointLine {
 
 impl From<StoredAuditEntry> for AuditView {
     fn from(row: StoredAuditEntry) -> Self {
-        let StoredAuditEntry { number, at, actor, action, fields, hash } = row;
+        let StoredAuditEntry { number, at, actor, action, fields, hash, code: _ } = row;
         // Fields that were tampered with are shown as they are: the verification of the chain finds them.
         let fields = serde_json::from_str(&fields).unwrap_or(Value::String(fields));
         let (hash, names) = (hash.to_string(), BTreeMap::new());

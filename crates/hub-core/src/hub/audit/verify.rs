@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
-use super::documents::{DocumentReport, RemovedDocuments};
+use super::documents::DocumentReport;
 use super::heads::store_id;
+use super::history_check::HistoryCheck;
 use crate::audit::head_file::{HeadFile, SignedHead};
 use crate::audit::segment::SegmentFooter;
-use crate::audit::{AuditSigner, ChainError, ChainHead, ChainVerifier, Checkpoint, Damage, StoredAuditEntry};
+use crate::audit::{AuditSigner, ChainError, ChainHead, Checkpoint, Damage};
 use crate::error::Result;
 use crate::hub::last_checkpoint;
 use crate::id::TenantId;
@@ -72,7 +73,13 @@ pub async fn verify(
         store,
         tenant,
         public_key,
-        check: HistoryCheck::new(ChainVerifier::new(tenant, signed.expected())),
+        check: HistoryCheck::new(
+            tenant,
+            signed.expected(),
+            signed.named(),
+            signer.authenticator(),
+            signed.coded_from(),
+        ),
         segments: 0,
         missing_segments: Vec::new(),
     };
@@ -84,9 +91,9 @@ pub async fn verify(
         verification = new_run();
         broken = verification.verify_all(files.segments.as_deref()).await?;
     }
-    let head = verification.check.chain.head();
-    let removed = &verification.check.removed;
-    let documents = DocumentReport::verify(store, tenant, signer.documents(), removed).await?;
+    let head = verification.check.history.chain.head();
+    let removed = &verification.check.history.removed;
+    let documents = DocumentReport::verify(store, tenant, signer.authenticator(), removed).await?;
     let broken =
         signed.classify(broken, head.number, files).or_else(|| signed.find_changed_document(&documents));
     let notes: Vec<_> = signed
@@ -171,7 +178,7 @@ impl SignedState {
 
     /// Determines the kind of audit damage from the broken entry, the signed heads and the files.
     fn classify(&self, broken: Option<AuditDamage>, entries: u64, files: &AuditFiles) -> Option<AuditDamage> {
-        let named = self.head.as_ref().map_or(0, |signed| signed.head.number);
+        let named = self.named();
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
         let found = |kind, number, problem| Some(AuditDamage { kind, number: Some(number), problem });
         if entries == 0
@@ -213,20 +220,30 @@ impl SignedState {
 
     /// Returns the damage of a document. Once the signed head states that all documents have codes, each needs one.
     fn find_changed_document(&self, documents: &DocumentReport) -> Option<AuditDamage> {
-        let planted = documents.first_without_code.as_ref().filter(|_| self.has_document_codes());
+        let planted = documents.first_without_code.as_ref().filter(|_| self.has_codes());
         let planted =
             planted.map(|name| format!("{name} was added or changed in the database by another program"));
         let problem = documents.damage.clone().or(planted)?;
         Some(AuditDamage { kind: Damage::DocumentChanged, number: None, problem })
     }
 
-    fn has_document_codes(&self) -> bool {
-        self.head.as_ref().is_some_and(|head| head.has_document_codes)
+    /// Returns the number of the entry that the signed head names; 0 if there is no head.
+    fn named(&self) -> u64 {
+        self.head.as_ref().map_or(0, |signed| signed.head.number)
+    }
+
+    /// Returns the number of the entry after which each entry must have a code, if the signed head states that.
+    fn coded_from(&self) -> Option<u64> {
+        self.head.as_ref().filter(|head| self.is_same_store && head.has_codes).map(|head| head.head.number)
+    }
+
+    fn has_codes(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.has_codes)
     }
 
     fn notes(&self, files: &AuditFiles, documents: &DocumentReport) -> Vec<String> {
         let mut notes = Vec::new();
-        if documents.without_code > 0 && !self.has_document_codes() {
+        if documents.without_code > 0 && !self.has_codes() {
             notes.push(format!(
                 "{} documents were stored by an earlier version and could not be verified: start the hub once",
                 documents.without_code
@@ -271,30 +288,12 @@ async fn load_segment_documents(store: &dyn Store, tenant: TenantId) -> Result<V
     }
 }
 
-/// Check of the entries of an audit, which also collects the documents that they record as removed.
-#[derive(Clone)]
-struct HistoryCheck {
-    chain: ChainVerifier,
-    removed: RemovedDocuments,
-}
-
-impl HistoryCheck {
-    fn new(chain: ChainVerifier) -> Self {
-        HistoryCheck { chain, removed: RemovedDocuments::default() }
-    }
-
-    fn verify_entry(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
-        self.removed.add(row);
-        self.chain.verify_entry(row)
-    }
-}
-
 /// State of a running audit verification.
 struct VerificationRun<'a> {
     store: &'a dyn Store,
     tenant: TenantId,
     public_key: &'a [u8],
-    check: HistoryCheck,
+    check: HistoryCheck<'a>,
     segments: u64,
     /// Numbers of the audit segments whose files are not available.
     missing_segments: Vec<u64>,
@@ -312,14 +311,16 @@ impl VerificationRun<'_> {
             }
         }
         loop {
-            let rows =
-                self.store.audit_entries(self.tenant, self.check.chain.head().number, MAX_PAGE_SIZE).await?;
+            let rows = self
+                .store
+                .audit_entries(self.tenant, self.check.history.chain.head().number, MAX_PAGE_SIZE)
+                .await?;
             if rows.is_empty() {
-                let broken = self.check.chain.clone().finish().err();
+                let broken = self.check.clone().finish().err();
                 return Ok(broken.map(|broken| AuditDamage::new(&broken, broken.to_string())));
             }
             for row in rows {
-                if let Err(broken) = self.check.verify_entry(&row) {
+                if let Err(broken) = self.check.verify_stored(&row) {
                     return Ok(Some(AuditDamage::new(&broken, broken.to_string())));
                 }
             }
@@ -331,7 +332,7 @@ impl VerificationRun<'_> {
         segment: Option<SegmentFooter>,
         folder: Option<&Path>,
     ) -> Result<(), ChainError> {
-        let head = self.check.chain.head();
+        let head = self.check.history.chain.head();
         let broken = |reason| ChainError::new(head.number + 1, reason);
         let is_valid = |segment: &SegmentFooter| {
             (segment.tenant, segment.segment) == (self.tenant, self.segments)
@@ -344,18 +345,18 @@ impl VerificationRun<'_> {
             return Err(broken("the segment of the entry is missing or out of order"));
         }
         if let Some(folder) = folder.map(Path::to_owned) {
-            let (mut check, segment) = (self.check.clone(), segment.clone());
+            let (mut history, segment) = (self.check.history.clone(), segment.clone());
             let read = spawn_blocking(move || {
-                segment.read(&folder, |row| check.verify_entry(&row)).map(|exists| (exists, check))
+                segment.read(&folder, |row| history.verify_entry(&row)).map(|exists| (exists, history))
             });
             let read = read.await.map_err(|_| broken("the segment file of the entry cannot be read"))?;
-            if let (true, check) = read? {
-                self.check = check;
+            if let (true, history) = read? {
+                self.check.history = history;
                 return Ok(());
             }
         }
         self.missing_segments.push(self.segments);
-        self.check.chain.skip_to(segment.end_head())
+        self.check.history.chain.skip_to(segment.end_head())
     }
 }
 

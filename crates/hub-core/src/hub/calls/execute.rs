@@ -220,7 +220,8 @@ impl Calls {
         if let Some(rule) = plan.rule {
             entry = entry.with("rule", rule.to_string());
         }
-        if let Some(ApprovalUse { id, batch: Batch { changes, audit, events } }) = approved {
+        if let Some(ApprovalUse { id, batch: Batch { changes, audit, events, authenticator: _ } }) = approved
+        {
             let digest = plan.binding(actor);
             entry = entry.with("approval", id.to_string());
             batch.changes.extend(changes);
