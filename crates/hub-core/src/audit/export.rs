@@ -29,34 +29,51 @@ pub struct ExportFooter {
     previous: ChainHead,
     /// Head of the chain at the last entry of the export.
     last: ChainHead,
+    /// Numbers of the segments whose entries are not in the export, because their files are not available.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing_segments: Vec<u64>,
     /// Time at which the export was signed.
     at: Timestamp,
     /// Ed25519 public key of the signature, in hexadecimal.
     public_key: String,
-    /// Ed25519 signature over the other members, in hexadecimal.
+    /// Ed25519 signature over the members before the public key, in hexadecimal.
     signature: String,
 }
 
 impl ExportFooter {
-    /// Signs an export of the entries after `previous` up to `last`.
+    /// Signs an export of the entries after `previous` up to `last`, without those of the missing segments. The caller
+    /// has verified the audit.
     pub fn sign(
         signer: &AuditSigner,
         tenant: TenantId,
         (previous, last): (ChainHead, ChainHead),
+        missing_segments: Vec<u64>,
         at: Timestamp,
     ) -> Self {
         let (public_key, signature) = (hex(signer.public_key()), String::new());
-        let mut footer =
-            ExportFooter { export: FORMAT_VERSION, tenant, previous, last, at, public_key, signature };
+        let mut footer = ExportFooter {
+            export: FORMAT_VERSION,
+            tenant,
+            previous,
+            last,
+            missing_segments,
+            at,
+            public_key,
+            signature,
+        };
         footer.signature = hex(&signer.sign_text(&footer.signing_text()));
         footer
     }
 
     fn signing_text(&self) -> Vec<u8> {
-        let ExportFooter { export, tenant, previous, last, at, .. } = self;
+        let ExportFooter { export, tenant, previous, last, missing_segments, at, .. } = self;
+        let missing = missing_segments.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
         let ChainHead { number, hash } = previous;
-        format!("linchpin export {export}|{tenant}|{number}|{hash}|{}|{}|{at}", last.number, last.hash)
-            .into_bytes()
+        format!(
+            "linchpin export {export}|{tenant}|{number}|{hash}|{}|{}|{missing}|{at}",
+            last.number, last.hash
+        )
+        .into_bytes()
     }
 
     fn is_signed(&self) -> bool {
@@ -97,6 +114,9 @@ pub enum ExportError {
     /// The signed last line is missing.
     #[error("the end of the export is missing: its last line must be signed")]
     Unsigned,
+    /// The entries of a segment are missing although the signed line does not say so.
+    #[error("the entries of a segment were removed from the export, or added to it")]
+    EntriesRemoved,
     /// A signature is wrong.
     #[error("the signature of {0} is wrong: it was changed")]
     WrongSignature(String),
@@ -193,7 +213,10 @@ impl ExportCheck {
         if let Some(segment) = self.skipped.iter().find(|segment| !segment.is_signed_by(&key)) {
             return Err(ExportError::WrongSignature(format!("segment {}", segment.segment)));
         }
-        let ExportFooter { mut previous, last, at, public_key, .. } = footer;
+        let ExportFooter { mut previous, last, missing_segments, at, public_key, .. } = footer;
+        if !self.skipped.iter().map(|segment| segment.segment).eq(missing_segments) {
+            return Err(ExportError::EntriesRemoved);
+        }
         let first = previous.number + 1;
         match (&self.first, self.skipped.first()) {
             // A segment that starts before the export stands for the entries up to its end.
@@ -255,7 +278,8 @@ mod tests {
             line["is_available"] = Value::Bool(false);
             lines.insert(0, line.to_string());
         }
-        let footer = ExportFooter::sign(&signer(), ADA, (previous, head), Timestamp::UNIX_EPOCH);
+        let missing = if archived > 0 { vec![1] } else { Vec::new() };
+        let footer = ExportFooter::sign(&signer(), ADA, (previous, head), missing, Timestamp::UNIX_EPOCH);
         lines.push(serde_json::to_string(&footer).unwrap());
         lines
     }
@@ -300,6 +324,16 @@ mod tests {
         assert!(matches!(verify(&["{}".to_owned()]), Err(ExportError::InvalidLine(1))));
         let newer = export(1, 0).join("\n").replace("\"export\":1", "\"export\":2");
         assert!(matches!(verify_export(newer.as_bytes(), None), Err(ExportError::TooNew)));
+    }
+
+    #[test]
+    fn entries_of_a_segment_cannot_be_removed() {
+        let mut lines = export(1, 2);
+        let mut footer: ExportFooter = serde_json::from_str(lines.last().unwrap()).unwrap();
+        footer.missing_segments = Vec::new();
+        footer.signature = hex(&signer().sign_text(&footer.signing_text()));
+        *lines.last_mut().unwrap() = serde_json::to_string(&footer).unwrap();
+        assert!(matches!(verify(&lines), Err(ExportError::EntriesRemoved)));
     }
 
     #[test]

@@ -47,20 +47,23 @@ pub struct SignedHead {
     pub head: ChainHead,
     /// Time at which the chain head was signed.
     pub at: Timestamp,
-    /// Whether all documents of the store have authentication codes, and all later audit entries.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_codes: bool,
+    /// Number of the entry from which on all entries have authentication codes. All documents have one then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codes_from: Option<u64>,
     #[serde(with = "crate::store::bytes")]
     signature: Vec<u8>,
 }
 
 impl SignedHead {
     fn signing_text(&self) -> Vec<u8> {
-        let SignedHead { store, location, tenant, head, at, has_codes, signature: _ } = self;
-        let version = if *has_codes { 2 } else { 1 };
+        let SignedHead { store, location, tenant, head, at, codes_from, signature: _ } = self;
+        let (version, codes) = codes_from.map_or((1, String::new()), |number| (2, format!("{number}|")));
         // The location comes last, since it may contain any character.
-        format!("linchpin head {version}|{store}|{tenant}|{}|{}|{at}|{location}", head.number, head.hash)
-            .into_bytes()
+        format!(
+            "linchpin head {version}|{store}|{tenant}|{}|{}|{at}|{codes}{location}",
+            head.number, head.hash
+        )
+        .into_bytes()
     }
 
     fn is_signed_by(&self, public_key: &[u8]) -> bool {
@@ -69,19 +72,19 @@ impl SignedHead {
 }
 
 impl HeadFile {
-    /// Signs the audit chain head of a tenant for the head file. `has_codes` states that all documents of the
-    /// store have authentication codes.
+    /// Signs the audit chain head of a tenant for the head file. `codes_from` is the number of the entry from
+    /// which on all entries have authentication codes.
     pub fn sign(
         &self,
         signer: &AuditSigner,
         store: &str,
         tenant: TenantId,
         head: ChainHead,
-        (at, has_codes): (Timestamp, bool),
+        (at, codes_from): (Timestamp, Option<u64>),
     ) -> SignedHead {
         let (store, location) = (store.to_owned(), self.location.clone());
         let signature = Vec::new();
-        let mut line = SignedHead { store, location, tenant, head, at, has_codes, signature };
+        let mut line = SignedHead { store, location, tenant, head, at, codes_from, signature };
         line.signature = signer.sign_text(&line.signing_text());
         line
     }
@@ -170,26 +173,23 @@ mod tests {
         };
         assert_eq!(find(&heads, "a"), None);
         for number in [5, 9, 7] {
-            heads.append(&heads.sign(&signer, "a", ADA, head(number), (at, false)), &SystemPlatform).unwrap();
+            heads.append(&heads.sign(&signer, "a", ADA, head(number), (at, None)), &SystemPlatform).unwrap();
         }
         // Lines of another key, of another tenant, changed, and cut off.
         heads
-            .append(
-                &heads.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), (at, false)),
-                &SystemPlatform,
-            )
+            .append(&heads.sign(&AuditSigner::new(&[8; 32]), "a", ADA, head(20), (at, None)), &SystemPlatform)
             .unwrap();
         heads
-            .append(&heads.sign(&signer, "a", TenantId::from_u128(2), head(21), (at, false)), &SystemPlatform)
+            .append(&heads.sign(&signer, "a", TenantId::from_u128(2), head(21), (at, None)), &SystemPlatform)
             .unwrap();
         let changed =
-            SignedHead { location: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), (at, false)) };
+            SignedHead { location: "/else".into(), ..heads.sign(&signer, "b", ADA, head(22), (at, None)) };
         heads.append(&changed, &SystemPlatform).unwrap();
         let mut text = fs::read_to_string(&heads.path).unwrap();
         assert!(text.contains(r#""place":""#), "the format stays: {text}");
         text.push_str("\n{\"store\":");
         fs::write(&heads.path, &text).unwrap();
-        heads.append(&heads.sign(&signer, "a", ADA, head(8), (at, true)), &SystemPlatform).unwrap();
+        heads.append(&heads.sign(&signer, "a", ADA, head(8), (at, Some(8))), &SystemPlatform).unwrap();
         assert_eq!(find(&heads, "a"), Some(("a".into(), 8)), "a restore may go back");
         assert_eq!(find(&heads, "b"), Some(("a".into(), 8)), "another store at this location");
         assert_eq!(find(&file("/there"), "a"), Some(("a".into(), 8)), "the store was moved");
@@ -206,9 +206,9 @@ mod tests {
         };
         let other = HeadFile { location: "there".into(), ..heads.clone() };
         let (signer, at) = (AuditSigner::new(&[7; 32]), Timestamp::UNIX_EPOCH);
-        other.append(&other.sign(&signer, "b", ADA, head(3), (at, false)), &SystemPlatform).unwrap();
+        other.append(&other.sign(&signer, "b", ADA, head(3), (at, None)), &SystemPlatform).unwrap();
         for number in 1..100 {
-            heads.append(&heads.sign(&signer, "a", ADA, head(number), (at, false)), &SystemPlatform).unwrap();
+            heads.append(&heads.sign(&signer, "a", ADA, head(number), (at, None)), &SystemPlatform).unwrap();
         }
         assert!(fs::metadata(&heads.path).unwrap().len() < MAX_BYTES + 20_000);
         let find = |file: &HeadFile| file.find(None, ADA, signer.public_key()).unwrap().unwrap().head.number;

@@ -79,7 +79,7 @@ impl AuthenticatedStore {
     }
 }
 
-/// Passes each document of a tenant that has a code to `on_document`.
+/// Passes each document of a tenant to `on_document`, except those of kinds without codes.
 pub async fn for_each_document(
     store: &dyn Store,
     tenant: TenantId,
@@ -120,6 +120,7 @@ impl Store for AuthenticatedStore {
             }
         }
         batch.authenticator = Some(self.authenticator.clone());
+        batch.requires_authentic_head = self.requires_codes();
         self.inner.commit(tenant, batch).await
     }
 }

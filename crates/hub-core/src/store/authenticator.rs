@@ -39,7 +39,12 @@ impl StoreAuthenticator {
 
     /// Returns whether the code of an audit entry is right; `None` if the entry has no code.
     pub fn check_entry(&self, entry: &StoredAuditEntry) -> Option<bool> {
-        entry.code.map(|code| self.is_code(&entry.hash, &code))
+        entry.code.map(|code| self.is_entry_code(&entry.hash, &code))
+    }
+
+    /// Returns whether this is the code of the audit entry with this hash.
+    pub fn is_entry_code(&self, hash: &Digest, code: &Digest) -> bool {
+        self.is_code(hash, code)
     }
 
     /// Computes the code of a digest. Digests of documents and of entries never match, so that one key suffices.

@@ -144,6 +144,8 @@ pub struct Batch {
     pub events: Vec<NewEvent>,
     /// Authenticator that computes the codes of the audit entries.
     pub authenticator: Option<Arc<StoreAuthenticator>>,
+    /// Whether the entry before the new audit entries must have been written by a hub.
+    pub requires_authentic_head: bool,
 }
 
 impl Batch {

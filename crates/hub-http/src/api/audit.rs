@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use linchpin_hub_core::hub::{AuditQuery, AuditView, Hub};
 use linchpin_hub_core::store::MAX_PAGE_SIZE;
-use linchpin_hub_core::{Actor, Error};
+use linchpin_hub_core::{Actor, Error, ErrorKind};
 
 use crate::chunked_body::{Chunk, chunked};
 use crate::problem::Result;
@@ -84,6 +84,10 @@ async fn next_chunk(mut export: ExportState) -> Chunk<ExportState> {
         let line = serde_json::to_string(&footer).unwrap_or_default() + "\n";
         return Ok(Some((Bytes::from(line), export)));
     };
+    if export.first.is_some() && entries[0].number != export.after + 1 {
+        let text = "entries were archived during the export: export them again";
+        return Err(Error::new(ErrorKind::Conflict, "audit_archived", text));
+    }
     export.first.get_or_insert(entries[0].number);
     export.after = last.number;
     let line = |entry: &AuditView| serde_json::to_string(entry).unwrap_or_default() + "\n";

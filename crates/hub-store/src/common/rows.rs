@@ -24,6 +24,8 @@ pub(crate) trait StoredRow {
     fn integer(&self, column: usize) -> Result<Option<i64>, Self::Error>;
     /// Reads a floating-point number.
     fn real(&self, column: usize) -> Result<f64, Self::Error>;
+    /// Reads a boolean.
+    fn boolean(&self, column: usize) -> Result<bool, Self::Error>;
     /// Creates the error for a column that cannot be decoded.
     fn invalid(message: &'static str) -> Self::Error;
 

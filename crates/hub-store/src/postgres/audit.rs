@@ -12,7 +12,7 @@ use linchpin_hub_core::store::{AuditFilter, Batch, MAX_PAGE_SIZE};
 use super::connection::{DbConnection, Values};
 use super::statements::{change, query, query_one};
 use super::{QueryExecutor, StoreFailure, unsupported_character};
-use crate::common::audit::DELETE_CHECKPOINTS;
+use crate::common::audit::{DELETE_CHECKPOINTS, StoredHead};
 use crate::common::filter::audit_conditions;
 use crate::common::refusal::sealed_concurrently;
 use crate::common::rows::{read_entry, read_head};
@@ -23,8 +23,9 @@ type Result<T> = std::result::Result<T, StoreFailure>;
 pub(super) const ENTRY_COLUMNS: &str = "number, at, actor, action, fields, hash, code";
 
 const LOCK_TENANTS: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::BIGINT[]) AS key";
-const SELECT_HEADS: &str =
-    "SELECT last.* FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash FROM audit
+const SELECT_HEADS: &str = "SELECT last.*, CASE WHEN last.code IS NULL
+        THEN EXISTS (SELECT 1 FROM audit WHERE audit.tenant = last.tenant AND audit.code IS NOT NULL) ELSE FALSE END
+    FROM unnest($1::TEXT[]) AS name, LATERAL (SELECT tenant, number, hash, code FROM audit
                     WHERE tenant = name ORDER BY number DESC LIMIT 1) AS last";
 
 /// Finds an entry if its hash matches and a later entry exists: the chain head is never sealed.
@@ -34,7 +35,7 @@ const DELETE_SEALED: &str = "DELETE FROM audit WHERE tenant = $1 AND number <= $
 /// Audit chain heads of some tenants, locked for the transaction that appends entries. Until the transaction ends,
 /// other hubs wait before they change these tenants, so that the chains have no gap and no fork.
 pub(super) struct ChainLocks {
-    heads: BTreeMap<TenantId, ChainHead>,
+    heads: BTreeMap<TenantId, StoredHead>,
     appended: Vec<(TenantId, StoredAuditEntry)>,
 }
 
@@ -42,7 +43,7 @@ impl ChainLocks {
     /// Locks the audit chains of these tenants, always in the same order: two hubs that lock the same tenants cannot
     /// deadlock.
     pub(super) async fn acquire(db: &DbConnection, tenants: impl Iterator<Item = TenantId>) -> Result<Self> {
-        let mut heads: BTreeMap<_, _> = tenants.map(|tenant| (tenant, ChainHead::start(tenant))).collect();
+        let mut heads: BTreeMap<_, _> = tenants.map(|tenant| (tenant, StoredHead::start(tenant))).collect();
         let keys: BTreeSet<_> = heads.keys().map(|tenant| lock_key(*tenant)).collect();
         let (keys, names) = (Vec::from_iter(keys), heads.keys().map(TenantId::to_string).collect::<Vec<_>>());
         // Both statements are prepared, so they are pipelined in this order. The second sees the state at its start,
@@ -53,7 +54,7 @@ impl ChainLocks {
             tokio::join!(biased; db.execute(LOCK_TENANTS, keys), db.query(SELECT_HEADS, names));
         locked?;
         for row in found? {
-            heads.insert(row.try_get::<_, &str>(0)?.parse()?, read_head(&row, 1)?);
+            heads.insert(row.try_get::<_, &str>(0)?.parse()?, StoredHead::read(&row, 1)?);
         }
         Ok(ChainLocks { heads, appended: Vec::new() })
     }
@@ -64,10 +65,14 @@ impl ChainLocks {
         if !batch.audit.iter().all(is_storable) {
             return Err(unsupported_character());
         }
-        let head = self.heads.entry(tenant).or_insert_with(|| ChainHead::start(tenant));
-        let authenticator = batch.authenticator.as_deref();
-        let rows = batch.audit.iter().map(|entry| head.append_authentic(entry.clone(), authenticator));
-        self.appended.extend(rows.map(|row| (tenant, row)));
+        let stored = self.heads.entry(tenant).or_insert_with(|| StoredHead::start(tenant));
+        if batch.audit.is_empty() {
+            return Ok(());
+        }
+        stored.check(batch)?;
+        for entry in &batch.audit {
+            self.appended.push((tenant, stored.append(entry.clone(), batch)));
+        }
         Ok(())
     }
 

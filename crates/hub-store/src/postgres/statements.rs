@@ -40,6 +40,10 @@ impl StoredRow for Row {
         Ok(self.try_get(column)?)
     }
 
+    fn boolean(&self, column: usize) -> Result<bool> {
+        Ok(self.try_get(column)?)
+    }
+
     fn invalid(message: &'static str) -> StoreFailure {
         invalid_data(message)
     }

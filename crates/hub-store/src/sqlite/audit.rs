@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use super::errors::database_error;
 use super::statements::{execute, query, query_one};
-use crate::common::audit::DELETE_CHECKPOINTS;
+use crate::common::audit::{DELETE_CHECKPOINTS, StoredHead};
 use crate::common::filter::audit_conditions;
 use crate::common::refusal::sealed_concurrently;
 use crate::common::rows::{read_entry, read_head};
@@ -30,6 +30,9 @@ const SELECT_ENTRIES: &str =
      WHERE position > $1 AND position < $2 ORDER BY position LIMIT $3";
 const SELECT_HEAD: &str = "SELECT position & 0xffffffffff, hash FROM audit
      WHERE position > $1 AND position < $2 ORDER BY position DESC LIMIT 1";
+const SELECT_STORED_HEAD: &str = "SELECT position & 0xffffffffff, hash, code, code IS NULL AND EXISTS
+         (SELECT 1 FROM audit WHERE position > $1 AND position < $2 AND code IS NOT NULL)
+     FROM audit WHERE position > $1 AND position < $2 ORDER BY position DESC LIMIT 1";
 /// Finds an entry if its hash matches and a later entry exists: the chain head is never sealed.
 const SELECT_SEALABLE: &str = "SELECT 1 FROM audit WHERE position = $1 AND hash = $2
      AND EXISTS (SELECT 1 FROM audit WHERE position > $1 AND position < $3)";
@@ -59,6 +62,13 @@ pub(super) fn head(db: &Connection, tenant: i64, owner: TenantId) -> Result<Chai
     let values = [position(tenant, 0).into(), position(tenant + 1, 0).into()];
     let found = query_one(db, SELECT_HEAD, &values, |row| read_head(row, 0))?;
     Ok(found.unwrap_or_else(|| ChainHead::start(owner)))
+}
+
+/// Returns the chain head of a tenant with its code.
+pub(super) fn stored_head(db: &Connection, tenant: i64, owner: TenantId) -> Result<StoredHead> {
+    let values = [position(tenant, 0).into(), position(tenant + 1, 0).into()];
+    let found = query_one(db, SELECT_STORED_HEAD, &values, |row| StoredHead::read(row, 0))?;
+    Ok(found.unwrap_or_else(|| StoredHead::start(owner)))
 }
 
 /// Lists at most `limit` entries that follow the entry with the number `after`.

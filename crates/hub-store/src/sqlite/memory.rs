@@ -8,7 +8,7 @@ use linchpin_hub_core::Result;
 use linchpin_hub_core::audit::ChainHead;
 use linchpin_hub_core::id::{CallId, ServerId, TenantId};
 use linchpin_hub_core::rate_limit::TokenBucket;
-use linchpin_hub_core::store::{CallRecord, CallStatus, CountedCalls};
+use linchpin_hub_core::store::{Batch, CallRecord, CallStatus, CountedCalls};
 use rusqlite::Connection;
 
 use super::statements::{query, query_one};
@@ -80,11 +80,20 @@ impl Memory {
         Ok(number)
     }
 
-    /// Returns the chain head of a tenant.
-    pub(super) fn head(&mut self, db: &Connection, tenant: i64, owner: TenantId) -> Result<&mut ChainHead> {
+    /// Returns the chain head of a tenant, to which the entries of a batch are appended.
+    pub(super) fn head(
+        &mut self,
+        db: &Connection,
+        (tenant, owner): (i64, TenantId),
+        batch: &Batch,
+    ) -> Result<&mut ChainHead> {
         Ok(match self.heads.entry(tenant) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(audit::head(db, tenant, owner)?),
+            Entry::Vacant(unknown) => {
+                let stored = audit::stored_head(db, tenant, owner)?;
+                stored.check(batch)?;
+                unknown.insert(stored.head)
+            }
         })
     }
 

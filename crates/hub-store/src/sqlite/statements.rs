@@ -33,6 +33,10 @@ impl StoredRow for Row<'_> {
         self.get(column)
     }
 
+    fn boolean(&self, column: usize) -> rusqlite::Result<bool> {
+        self.get(column)
+    }
+
     fn invalid(message: &'static str) -> rusqlite::Error {
         rusqlite::Error::FromSqlConversionFailure(0, Type::Null, message.into())
     }

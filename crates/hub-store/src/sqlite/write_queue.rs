@@ -104,11 +104,12 @@ impl WriteQueue {
             // Other tasks that are ready queue their batches first, so that one commit stores them all.
             for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
+                if let Ok(outcome) = result.try_recv() {
+                    unattended.disarm();
+                    return outcome;
+                }
             }
             unattended.disarm();
-            if let Ok(outcome) = result.try_recv() {
-                return outcome;
-            }
             self.commit_from_task();
         } else {
             self.wake_thread();

@@ -251,7 +251,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let tenant = self.memory.tenant(self.db, owner)?;
-        let head = self.memory.head(self.db, tenant, owner)?;
+        let head = self.memory.head(self.db, (tenant, owner), batch)?;
         for entry in std::mem::take(&mut batch.audit) {
             let entry = head.append_authentic(entry, batch.authenticator.as_deref());
             let inserted = self.statements.execute(INSERT_ENTRY, &entry_values(tenant, &entry));

@@ -7,7 +7,7 @@ use std::path::Path;
 use linchpin_hub_core::audit::{AuditEntry, ChainHead, Damage};
 use rusqlite::{Connection, params};
 
-use crate::fixture::ADA;
+use crate::fixture::{ADA, local_user};
 use crate::stopped_hub::StoppedHub;
 
 /// Copies the data directory; the keys and the heads are elsewhere.
@@ -41,14 +41,14 @@ async fn a_chain_that_was_computed_again_is_not_the_signed_one() {
     let ended = StoppedHub::new().await;
     let found = ended.verified().await;
     assert!(found.intact && found.head == Some(found.entries) && found.note.is_none(), "{found:?}");
-    rewrite(&ended, 2).await;
+    rewrite(&ended, 4).await;
     assert_eq!(ended.damage().await, Some(Damage::Rewritten), "a checkpoint remains");
-    assert_eq!(ended.verified().await.first_bad_entry, Some(2), "its code names it");
+    assert_eq!(ended.verified().await.first_bad_entry, Some(4), "its code names it");
     ended.sql("DELETE FROM checkpoints");
     fs::write(ended.path().join("checkpoints"), "").unwrap();
     assert_eq!(ended.damage().await, Some(Damage::Rewritten), "the signed head is sufficient");
-    // A hub that starts on it does not sign it.
-    ended.run(3).await;
+    // A hub that starts on it neither signs it nor continues it.
+    ended.run_in_vain().await;
     assert_eq!(ended.damage().await, Some(Damage::Rewritten));
     // Without codes, the chain is still not the signed one.
     ended.sql("UPDATE audit SET code = NULL");
@@ -78,8 +78,8 @@ async fn an_entry_that_was_added_while_no_hub_runs_is_found() {
         let found = ended.verified().await;
         assert_eq!((found.kind, found.first_bad_entry), (Some(Damage::LateEntry), Some(number)), "{found:?}");
         let head = found.head;
-        // A hub that starts on it does not sign it.
-        ended.run(3).await;
+        // A hub that starts on it neither signs it nor continues it.
+        ended.run_in_vain().await;
         let found = ended.verified().await;
         assert_eq!((found.kind, found.head), (Some(Damage::LateEntry), head), "{found:?}");
         ended.hub().audit().accept().await.unwrap();
@@ -107,6 +107,25 @@ async fn entries_that_are_gone_are_missed() {
     fs::remove_file(ended.path().join("hub.db")).unwrap();
     ended.run(20).await;
     assert_eq!(ended.damage().await, Some(Damage::OtherStore));
+}
+
+#[tokio::test]
+async fn a_hub_appends_nothing_to_an_entry_of_another_program() {
+    for code in ["NULL", "code"] {
+        let ended = StoppedHub::new().await;
+        let hub = ended.hub();
+        hub.unlock().await.unwrap();
+        hub.audit().sign().await.unwrap();
+        let number = append(&ended, code).await;
+        let error = hub.identity().add_user(local_user(ADA), "eve").await.unwrap_err();
+        assert_eq!(error.code(), "audit_tampered", "{error}");
+        assert!(error.message().contains(&format!("entry {number} of the audit")), "{error}");
+        // The signed head is not moved to the entry.
+        hub.audit().sign().await.unwrap();
+        hub.shutdown().await;
+        let found = ended.verified().await;
+        assert_eq!((found.kind, found.first_bad_entry), (Some(Damage::LateEntry), Some(number)), "{found:?}");
+    }
 }
 
 #[tokio::test]

@@ -79,7 +79,10 @@ async fn a_revoked_token_that_is_put_back_is_found() {
     assert_eq!(ended.damage().await, None);
     ended.sql("INSERT INTO documents SELECT * FROM copies");
     let problem = changed_document(&ended).await;
-    assert!(problem.starts_with("the token `") && problem.contains("was removed and put back"), "{problem}");
+    assert!(
+        problem.starts_with("the token `") && problem.contains("was put back in the database"),
+        "{problem}"
+    );
 }
 
 #[tokio::test]

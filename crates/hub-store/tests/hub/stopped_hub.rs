@@ -55,6 +55,16 @@ impl StoppedHub {
         hub.shutdown().await;
     }
 
+    /// Starts a hub, which stores nothing because the audit has entries of another program, and ends it.
+    pub(crate) async fn run_in_vain(&self) {
+        let hub = self.hub();
+        hub.unlock().await.unwrap();
+        hub.audit().sign().await.unwrap();
+        let error = hub.identity().add_user(local_user(ADA), "eve").await.unwrap_err();
+        assert_eq!(error.code(), "audit_tampered", "{error}");
+        hub.shutdown().await;
+    }
+
     pub(crate) async fn verified(&self) -> AuditVerification {
         self.hub().audit().verify(local_user(ADA)).await.unwrap()
     }

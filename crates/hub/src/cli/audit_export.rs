@@ -8,11 +8,12 @@ use std::path::Path;
 use linchpin_hub_core::audit::export::{ExportFooter, verify_export};
 use linchpin_hub_core::audit::segment::SegmentFooter;
 use linchpin_hub_core::audit::{AuditSigner, ChainHead};
-use linchpin_hub_core::hub::{AuditView, LOCAL, chain_head_at, list_segments};
+use linchpin_hub_core::hub::{AuditView, LOCAL, chain_head_at, list_segments, verify};
 use linchpin_hub_core::platform::{Platform as _, SystemPlatform};
 use linchpin_hub_core::store::MAX_PAGE_SIZE;
 use serde_json::json;
 
+use super::audit::audit_files;
 use super::output::{Column, column};
 use super::{CommandContext, print};
 use crate::config::Config;
@@ -33,11 +34,11 @@ pub(super) async fn export(context: &CommandContext, mut after: u64) -> Result<(
         return Err(CliError::usage(text));
     }
     let paths = context.paths()?;
-    let (store, folder) =
-        (paths.open_existing_store().await?, paths.segment_folder(&Config::open(&paths.config)?));
+    let (store, config) = (paths.open_existing_store().await?, Config::open(&paths.config)?);
+    let folder = paths.segment_folder(&config);
     let signer = AuditSigner::new(&paths.read_keys()?.audit);
     let mut previous = chain_head_at(&*store, LOCAL, after).await?;
-    let mut last = None;
+    let (mut last, mut missing) = (None, Vec::new());
     loop {
         let rows = store.audit_entries(LOCAL, after, MAX_PAGE_SIZE).await?;
         // Entries missing from the store are in a segment; they may have been moved since the last read.
@@ -47,6 +48,9 @@ pub(super) async fn export(context: &CommandContext, mut after: u64) -> Result<(
                 if segment.last > after {
                     let start = print_segment(&segment, &folder, after)?;
                     previous.get_or_insert(start);
+                    if !folder.join(segment.file_name()).exists() {
+                        missing.push(segment.segment);
+                    }
                     after = segment.last;
                     last = Some(segment.end_head());
                 }
@@ -62,11 +66,16 @@ pub(super) async fn export(context: &CommandContext, mut after: u64) -> Result<(
             print(&format!("{}\n", json!(AuditView::from(row))))?;
         }
     }
-    if let (Some(previous), Some(last)) = (previous, last) {
-        let footer = ExportFooter::sign(&signer, LOCAL, (previous, last), SystemPlatform.now());
-        print(&format!("{}\n", json!(footer)))?;
-    }
-    Ok(())
+    let Some(last) = last else { return Ok(()) }; // no entries
+    verify(&*store, LOCAL, &signer, &audit_files(&paths, &config)).await?.require_intact()?;
+    let previous = previous.ok_or_else(|| {
+        CliError::new(
+            CliErrorKind::Other,
+            "the entry before the first exported one is missing: run `linchpin audit verify`",
+        )
+    })?;
+    let footer = ExportFooter::sign(&signer, LOCAL, (previous, last), missing, SystemPlatform.now());
+    Ok(print(&format!("{}\n", json!(footer)))?)
 }
 
 /// Prints a line about a segment, then its entries after `after` if its file exists. Returns the head of the chain before

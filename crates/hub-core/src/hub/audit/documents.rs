@@ -5,32 +5,44 @@ use std::collections::HashSet;
 use super::Audit;
 use crate::audit::{AuditEntry, StoredAuditEntry};
 use crate::error::{self, Result};
-use crate::hub::LOCAL;
+use crate::hub::{LOCAL, LOCAL_USER};
 use crate::id::TenantId;
 use crate::store::{
-    Batch, DocumentKey, DocumentKind, Store, StoreAuthenticator, StoreLayer as _, StoredDocument,
-    for_each_document,
+    Batch, DocumentKey, DocumentKind, Store, StoreAuthenticator, StoreChange, StoreLayer as _,
+    StoredDocument, for_each_document,
 };
 
 /// Maximum number of documents that one commit gives a code to.
 const MAX_DOCUMENTS_PER_COMMIT: usize = 100;
 
 impl Audit {
-    /// Gives a code to documents that an earlier version has stored without one, unless the signed head beside the keys
-    /// states that all documents have codes. From then on, a document without a code is refused.
+    /// Gives codes to the documents that an earlier version has stored without them, unless the signed head beside the
+    /// keys requires codes. From then on, a document without a code is refused.
     pub(in crate::hub) async fn authenticate_documents(&self) -> Result<()> {
-        let head = self.load_signed_head(LOCAL).await?;
-        if head.is_none_or(|head| !head.has_codes) {
-            for tenant in self.context.store.tenants().await? {
-                self.set_missing_codes(tenant).await?;
-            }
+        if self.load_signed_head(LOCAL).await?.is_none_or(|head| head.codes_from.is_none()) {
+            self.set_initial_codes().await?;
         }
         self.context.documents.require_codes();
         Ok(())
     }
 
+    /// Gives codes to all documents, if the built-in user has none. That user comes last: its code shows that all
+    /// documents have one.
+    pub(in crate::hub) async fn set_initial_codes(&self) -> Result<()> {
+        let key = DocumentKey::new(DocumentKind::User, LOCAL_USER);
+        let user = self.unchecked_store().document(LOCAL, &key).await?;
+        if user.is_some_and(|user| user.document.code.is_some()) {
+            return Ok(());
+        }
+        let others = self.context.store.tenants().await?.into_iter().filter(|tenant| *tenant != LOCAL);
+        for tenant in others.chain([LOCAL]) {
+            self.set_missing_codes(tenant).await?;
+        }
+        Ok(())
+    }
+
     /// Gives a code to the documents of a tenant without one, and records their number in the audit.
-    pub(in crate::hub) async fn set_missing_codes(&self, tenant: TenantId) -> Result<()> {
+    async fn set_missing_codes(&self, tenant: TenantId) -> Result<()> {
         let documents = self.set_codes(tenant, false).await?;
         if documents > 0 {
             let entry = AuditEntry::new(self.context.platform.now(), "hub", "documents.authenticated");
@@ -45,7 +57,8 @@ impl Audit {
     pub(super) async fn set_codes(&self, tenant: TenantId, accept: bool) -> Result<u64> {
         let mut count = 0;
         loop {
-            let changes = self.context.documents.missing_codes(tenant, accept).await?;
+            let mut changes = self.context.documents.missing_codes(tenant, accept).await?;
+            changes.sort_by_key(is_user);
             if changes.is_empty() {
                 return Ok(count);
             }
@@ -65,6 +78,10 @@ impl Audit {
     pub(super) fn unchecked_store(&self) -> &dyn Store {
         self.context.documents.inner()
     }
+}
+
+fn is_user(change: &StoreChange) -> bool {
+    matches!(change, StoreChange::Put { document, .. } if document.key.kind == DocumentKind::User)
 }
 
 /// Documents whose removal the audit records. A copy of such a document with its code can be put back into the database.
@@ -101,6 +118,11 @@ pub(super) struct DocumentReport {
 }
 
 impl DocumentReport {
+    fn add_damage(&mut self, document: String, what: &str) {
+        let damage = || format!("{document} was {what} in the database by another program");
+        self.damage.get_or_insert_with(damage);
+    }
+
     /// Verifies the code of each document of a tenant.
     pub(super) async fn verify(
         store: &dyn Store,
@@ -116,12 +138,11 @@ impl DocumentReport {
                     report.without_code += 1;
                     report.first_without_code.get_or_insert_with(describe);
                 }
-                Some(true) if !removed.0.contains(&stored.document.key) => report.authentic += 1,
-                Some(was_removed) => {
-                    let what = if was_removed { "removed and put back" } else { "added or changed" };
-                    let damage = || format!("{} was {what} in the database by another program", describe());
-                    report.damage.get_or_insert_with(damage);
+                Some(true) if removed.0.contains(&stored.document.key) => {
+                    report.add_damage(describe(), "put back")
                 }
+                Some(true) => report.authentic += 1,
+                Some(false) => report.add_damage(describe(), "added or changed"),
             }
         };
         for_each_document(store, tenant, add).await?;

@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::spawn_blocking;
 
 use crate::audit::head_file::{HeadFile, SignedHead};
-use crate::audit::{AuditEntry, ChainHead};
+use crate::audit::{AuditEntry, ChainHead, StoredAuditEntry};
 use crate::error::{self, Error, Result};
 use crate::hub::audit::Audit;
-use crate::hub::audit::history_check::ACCEPTED;
 use crate::hub::{LOCAL, document, list_segments, upsert};
 use crate::id::TenantId;
 use crate::platform::{SystemPlatform, random};
-use crate::store::{Batch, DocumentKey, DocumentKind, MAX_PAGE_SIZE, Store};
+use crate::store::{Batch, DocumentKey, DocumentKind, Store};
 use crate::text::hex;
 
 /// State of the signed audit head of each tenant: signed by this process, or not part of the stored history.
@@ -27,8 +26,8 @@ pub(in crate::hub) struct Heads {
 
 #[derive(Debug, Clone, Copy)]
 enum HeadState {
-    /// Last head that this process has signed.
-    Signed(ChainHead),
+    /// Last head that this process has signed, and the number of the entry from which on all entries have codes.
+    Signed(ChainHead, Option<u64>),
     /// The audit chain does not contain the signed head. The head is not moved.
     Diverged,
 }
@@ -53,8 +52,8 @@ impl Audit {
             );
         }
         for tenant in self.context.store.tenants().await? {
-            self.checkpoint(tenant).await?;
             self.move_head(tenant).await;
+            self.checkpoint(tenant).await?;
         }
         Ok(())
     }
@@ -63,14 +62,13 @@ impl Audit {
     /// head and documents were changed by another program, and records that in the audit.
     pub async fn accept(&self) -> Result<()> {
         let tenants = self.context.store.tenants().await?;
-        let mut documents = HashMap::new();
         for tenant in &tenants {
-            documents.insert(*tenant, self.set_codes(*tenant, true).await?);
+            self.context.keys.tenant_keys(*tenant).await?; // with a wrong key file, nothing must be signed
         }
-        self.context.documents.require_codes();
-        for tenant in tenants {
-            let documents = documents[&tenant];
-            let entry = AuditEntry::new(self.context.platform.now(), "hub", ACCEPTED);
+        for tenant in &tenants {
+            let tenant = *tenant;
+            let documents = self.set_codes(tenant, true).await?;
+            let entry = AuditEntry::new(self.context.platform.now(), "hub", "audit.accepted");
             let entry = if documents > 0 { entry.with("documents", documents) } else { entry };
             let entry = match self.load_signed_head(tenant).await? {
                 Some(SignedHead { head, .. }) => {
@@ -79,20 +77,29 @@ impl Audit {
                 None => entry,
             };
             self.context.store.commit(tenant, Batch::new().audit(entry)).await?;
+        }
+        self.context.documents.require_codes();
+        for tenant in tenants {
             self.checkpoint(tenant).await?;
             self.replace_head(tenant).await?;
         }
         Ok(())
     }
 
-    /// Signs the current chain head of a tenant without checking that the chain contains the previous signed head.
+    /// Signs the current chain head of a tenant without checking that the chain contains the previous signed head. All
+    /// later entries must have codes.
     pub(in crate::hub) async fn replace_head(&self, tenant: TenantId) -> Result<()> {
         let Some(file) = &self.context.options.heads else { return Ok(()) };
         let mut states = self.heads.states.lock().await;
         let now = self.context.store.audit_head(tenant).await?;
-        self.write_head(file, tenant, now).await?;
-        states.insert(tenant, HeadState::Signed(now));
+        let codes_from = self.write_head(file, tenant, now, None).await?;
+        states.insert(tenant, HeadState::Signed(now, codes_from));
         Ok(())
+    }
+
+    /// Returns whether the audit of a tenant does not contain its signed head, or has entries of another program.
+    pub(super) async fn has_diverged(&self, tenant: TenantId) -> bool {
+        matches!(self.heads.states.lock().await.get(&tenant), Some(HeadState::Diverged))
     }
 
     /// Advances the signed head of a tenant to the end of its audit. A failure is retried on the next tick.
@@ -113,8 +120,8 @@ impl Audit {
         let now = self.context.store.audit_head(tenant).await?;
         let last = match states.get(&tenant) {
             Some(HeadState::Diverged) => return Ok(()),
-            Some(HeadState::Signed(head)) if *head == now => return Ok(()),
-            Some(HeadState::Signed(head)) => Some(*head),
+            Some(HeadState::Signed(head, _)) if *head == now => return Ok(()),
+            Some(HeadState::Signed(head, codes_from)) => Some((*head, *codes_from)),
             None => match self.load_signed_head(tenant).await? {
                 Some(found) if found.store != self.ensure_store_id().await? => {
                     log_diverged_head(
@@ -125,21 +132,17 @@ impl Audit {
                     states.insert(tenant, HeadState::Diverged);
                     return Ok(());
                 }
-                Some(found) if self.has_late_entry(tenant, &found).await? => {
-                    log_diverged_head(
-                        tenant,
-                        found.head,
-                        "another program has added entries after the signed head",
-                    );
-                    states.insert(tenant, HeadState::Diverged);
-                    return Ok(());
-                }
-                found => found.map(|found| found.head),
+                found => found.map(|found| (found.head, found.codes_from)),
             },
         };
         match last {
-            Some(last) if !self.contains(tenant, now, last).await? => {
+            Some((last, _)) if !self.contains(tenant, now, last).await? => {
                 log_diverged_head(tenant, last, "the history does not contain the signed head of the audit");
+                states.insert(tenant, HeadState::Diverged);
+                return Ok(());
+            }
+            Some((last, codes_from)) if self.has_late_entry(tenant, last, now, codes_from).await? => {
+                log_diverged_head(tenant, last, "another program has added entries after the signed head");
                 states.insert(tenant, HeadState::Diverged);
                 return Ok(());
             }
@@ -149,8 +152,9 @@ impl Audit {
             }
             Some(_) => {}
         }
-        self.write_head(file, tenant, now).await?;
-        states.insert(tenant, HeadState::Signed(now));
+        let codes_from = last.and_then(|(_, codes_from)| codes_from);
+        let codes_from = self.write_head(file, tenant, now, codes_from).await?;
+        states.insert(tenant, HeadState::Signed(now, codes_from));
         Ok(())
     }
 
@@ -161,18 +165,25 @@ impl Audit {
         file.find(id.as_deref(), tenant, self.signer.public_key())
     }
 
-    /// Returns whether an entry after the signed head was not written by a hub.
-    async fn has_late_entry(&self, tenant: TenantId, signed: &SignedHead) -> Result<bool> {
-        let (mut after, authenticator) = (signed.head.number, self.signer.authenticator());
-        loop {
-            let rows = self.context.store.audit_entries(tenant, after, MAX_PAGE_SIZE).await?;
-            let Some(last) = rows.last() else { return Ok(false) };
-            after = last.number;
-            let is_late = |row| authenticator.check_entry(row).is_some_and(|is_right| !is_right);
-            if rows.iter().any(|row| is_late(row) || (signed.has_codes && row.code.is_none())) {
+    /// Returns whether an entry after the signed head was not written by a hub. The first and the last entry suffice: a
+    /// hub appends only to an entry with a code, unless no entry has one.
+    async fn has_late_entry(
+        &self,
+        tenant: TenantId,
+        last: ChainHead,
+        now: ChainHead,
+        codes_from: Option<u64>,
+    ) -> Result<bool> {
+        let Some(codes_from) = codes_from else { return Ok(false) };
+        for number in [last.number.max(codes_from - 1), now.number.saturating_sub(1)] {
+            let row = self.context.store.audit_entries(tenant, number, 1).await?.pop();
+            let is_authentic =
+                |row: &StoredAuditEntry| self.signer.authenticator().check_entry(row) == Some(true);
+            if row.is_some_and(|row| row.number >= codes_from && !is_authentic(&row)) {
                 return Ok(true);
             }
         }
+        Ok(false)
     }
 
     /// Reports whether the audit chain that ends at `now` contains the chain head `head`. One entry suffices: each
@@ -192,13 +203,22 @@ impl Audit {
         Ok(segments.iter().any(|one| (one.first..=one.last).contains(&head.number) && one.is_signed_by(key)))
     }
 
-    async fn write_head(&self, file: &HeadFile, tenant: TenantId, head: ChainHead) -> Result<()> {
+    /// Signs a head and writes it to the file. Returns the number of the entry from which on all entries have codes:
+    /// `codes_from` or, if it is not known yet, that of the next entry.
+    async fn write_head(
+        &self,
+        file: &HeadFile,
+        tenant: TenantId,
+        head: ChainHead,
+        codes_from: Option<u64>,
+    ) -> Result<Option<u64>> {
         let store = self.ensure_store_id().await?;
-        let (now, has_codes) = (self.context.platform.now(), self.context.documents.requires_codes());
-        let signed = file.sign(&self.signer, &store, tenant, head, (now, has_codes));
+        let next = Some(head.number + 1).filter(|_| self.context.documents.requires_codes());
+        let codes_from = codes_from.or(next);
+        let signed = file.sign(&self.signer, &store, tenant, head, (self.context.platform.now(), codes_from));
         let (file, name) = (file.clone(), file.path.display().to_string());
         let write_result = spawn_blocking(move || file.append(&signed, &SystemPlatform)).await;
-        write_result.map_err(std::io::Error::other).and_then(|result| result).map_err(|error| {
+        write_result.map_err(std::io::Error::other).and_then(|result| result).map(|()| codes_from).map_err(|error| {
             let text = format!("failed to write the signed head of the audit to `{name}`: {error}. Set another file with `head` below `[audit]`");
             Error::new(error::ErrorKind::Unavailable, "head_unwritable", text)
         })

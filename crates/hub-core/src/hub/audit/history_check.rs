@@ -5,9 +5,6 @@ use crate::audit::{ChainError, ChainHead, ChainVerifier, Damage, StoredAuditEntr
 use crate::id::TenantId;
 use crate::store::StoreAuthenticator;
 
-/// Action of the entry that records that a user has accepted the history before it.
-pub(super) const ACCEPTED: &str = "audit.accepted";
-
 /// Chain of the verified entries, and the documents that they record as removed.
 #[derive(Clone)]
 pub(super) struct History {
@@ -30,9 +27,9 @@ pub(super) struct HistoryCheck<'a> {
     authenticator: &'a StoreAuthenticator,
     /// Number of the entry at the signed head: later ones are covered by their codes only.
     signed_end: u64,
-    /// Number of the entry after which each must have a code.
-    coded_from: Option<u64>,
-    /// First entry without the right code since the history was last accepted.
+    /// Number of the entry from which on each must have a code.
+    codes_from: Option<u64>,
+    /// First entry without the right code.
     unauthentic: Option<ChainError>,
 }
 
@@ -43,34 +40,23 @@ impl<'a> HistoryCheck<'a> {
         signed: impl Iterator<Item = ChainHead>,
         signed_end: u64,
         authenticator: &'a StoreAuthenticator,
-        coded_from: Option<u64>,
+        codes_from: Option<u64>,
     ) -> Self {
         let history =
             History { chain: ChainVerifier::new(tenant, signed), removed: RemovedDocuments::default() };
-        HistoryCheck { history, authenticator, signed_end, coded_from, unauthentic: None }
+        HistoryCheck { history, authenticator, signed_end, codes_from, unauthentic: None }
     }
 
-    /// Verifies the next entry of the store. From the first entry with a code on, each must have the right one.
+    /// Verifies the next entry of the store.
     pub(super) fn verify_stored(&mut self, row: &StoredAuditEntry) -> Result<(), ChainError> {
-        let check = self.authenticator.check_entry(row);
-        match check {
-            Some(true) => {
-                self.coded_from.get_or_insert(row.number);
-                if row.action == ACCEPTED {
-                    self.unauthentic = None;
-                }
-            }
-            None if self.coded_from.is_none_or(|from| row.number <= from) => {}
-            _ => {
-                let error = || self.unauthentic_error(row.number);
-                if self.unauthentic.is_none() {
-                    self.unauthentic = Some(error());
-                }
-            }
+        let is_authentic = self.authenticator.check_entry(row);
+        let needs_code = self.codes_from.is_some_and(|from| row.number >= from);
+        if needs_code && is_authentic != Some(true) && self.unauthentic.is_none() {
+            self.unauthentic = Some(self.unauthentic_error(row.number));
         }
         self.history.verify_entry(row).map_err(|broken| match (broken.kind, &self.unauthentic) {
             (Damage::Rewritten, Some(unauthentic)) => unauthentic.clone(),
-            (Damage::Rewritten, None) if check == Some(true) => {
+            (Damage::Rewritten, None) if is_authentic == Some(true) => {
                 let reason = "a hub has written this history, but the signed head is not in it: a hub has continued an \
                               older copy of the data";
                 ChainError { kind: Damage::Forked, reason, ..broken }
@@ -81,10 +67,11 @@ impl<'a> HistoryCheck<'a> {
 
     fn unauthentic_error(&self, number: u64) -> ChainError {
         if number > self.signed_end {
-            let reason = "another program has added this entry after the signed head";
+            let reason =
+                "the entry follows the signed head and has no valid code: another program has added it";
             return ChainError { number, kind: Damage::LateEntry, reason };
         }
-        let reason = "the chain is consistent, but another program has written it from this entry on";
+        let reason = "the entry has no valid code: another program has written it";
         ChainError { number, kind: Damage::Rewritten, reason }
     }
 

@@ -115,21 +115,27 @@ impl Audit {
         verify(self.unchecked_store(), actor.tenant(), &self.signer, &files).await
     }
 
-    /// Signs an export of the entries `first` to `last`.
+    /// Verifies the audit, and signs an export of the entries `first` to `last`.
     pub async fn export_footer(&self, actor: Actor, first: u64, last: u64) -> Result<ExportFooter> {
         actor.require_user()?;
         let (store, tenant) = (&*self.context.store, actor.tenant());
+        self.verify(actor).await?.require_intact()?;
         let archived = || {
             let text = "entries were archived during the export: export them again";
             Error::new(error::ErrorKind::Conflict, "audit_archived", text)
         };
         let previous = chain_head_at(store, tenant, first - 1).await?.ok_or_else(archived)?;
         let last = chain_head_at(store, tenant, last).await?.ok_or_else(archived)?;
-        Ok(ExportFooter::sign(&self.signer, tenant, (previous, last), self.context.platform.now()))
+        let now = self.context.platform.now();
+        Ok(ExportFooter::sign(&self.signer, tenant, (previous, last), Vec::new(), now))
     }
 
-    /// Signs the audit chain head of a tenant if it has moved since the last checkpoint.
+    /// Signs the audit chain head of a tenant if it has moved since the last checkpoint, unless it has diverged from the
+    /// signed head.
     pub(in crate::hub) async fn checkpoint(&self, tenant: TenantId) -> Result<()> {
+        if self.has_diverged(tenant).await {
+            return Ok(());
+        }
         let head = self.context.store.audit_head(tenant).await?;
         let last = self.context.store.checkpoint(tenant).await?;
         // Ignore a checkpoint that was not signed with this key.

@@ -12,7 +12,7 @@ use super::history_check::HistoryCheck;
 use crate::audit::head_file::{HeadFile, SignedHead};
 use crate::audit::segment::SegmentFooter;
 use crate::audit::{AuditSigner, ChainError, ChainHead, Checkpoint, Damage};
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::hub::last_checkpoint;
 use crate::id::TenantId;
 use crate::store::{DocumentKind, MAX_PAGE_SIZE, PageRequest, Store, StoredDocument};
@@ -47,6 +47,15 @@ pub struct AuditVerification {
     pub error: Option<String>,
 }
 
+impl AuditVerification {
+    /// Returns an error with the damage if the audit is not intact: it must not be signed then.
+    pub fn require_intact(&self) -> Result<()> {
+        let Some(damage) = &self.error else { return Ok(()) };
+        let text = format!("the audit is not intact, so that its export is not signed: {damage}");
+        Err(Error::new(error::ErrorKind::Conflict, "audit_damaged", text))
+    }
+}
+
 /// Paths of the audit files outside the store: checkpoints, signed heads and segments.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFiles {
@@ -76,9 +85,9 @@ pub async fn verify(
         check: HistoryCheck::new(
             tenant,
             signed.expected(),
-            signed.named(),
+            signed.head_number(),
             signer.authenticator(),
-            signed.coded_from(),
+            signed.codes_from(),
         ),
         segments: 0,
         missing_segments: Vec::new(),
@@ -178,7 +187,7 @@ impl SignedState {
 
     /// Determines the kind of audit damage from the broken entry, the signed heads and the files.
     fn classify(&self, broken: Option<AuditDamage>, entries: u64, files: &AuditFiles) -> Option<AuditDamage> {
-        let named = self.named();
+        let named = self.head_number();
         let checked = self.checkpoint.as_ref().map_or(0, |last| last.head.number);
         let found = |kind, number, problem| Some(AuditDamage { kind, number: Some(number), problem });
         if entries == 0
@@ -220,7 +229,7 @@ impl SignedState {
 
     /// Returns the damage of a document. Once the signed head states that all documents have codes, each needs one.
     fn find_changed_document(&self, documents: &DocumentReport) -> Option<AuditDamage> {
-        let planted = documents.first_without_code.as_ref().filter(|_| self.has_codes());
+        let planted = documents.first_without_code.as_ref().filter(|_| self.codes_from().is_some());
         let planted =
             planted.map(|name| format!("{name} was added or changed in the database by another program"));
         let problem = documents.damage.clone().or(planted)?;
@@ -228,22 +237,18 @@ impl SignedState {
     }
 
     /// Returns the number of the entry that the signed head names; 0 if there is no head.
-    fn named(&self) -> u64 {
+    fn head_number(&self) -> u64 {
         self.head.as_ref().map_or(0, |signed| signed.head.number)
     }
 
-    /// Returns the number of the entry after which each entry must have a code, if the signed head states that.
-    fn coded_from(&self) -> Option<u64> {
-        self.head.as_ref().filter(|head| self.is_same_store && head.has_codes).map(|head| head.head.number)
-    }
-
-    fn has_codes(&self) -> bool {
-        self.head.as_ref().is_some_and(|head| head.has_codes)
+    /// Returns the number of the entry from which on each must have a code, if the signed head states that.
+    fn codes_from(&self) -> Option<u64> {
+        self.head.as_ref().filter(|_| self.is_same_store).and_then(|head| head.codes_from)
     }
 
     fn notes(&self, files: &AuditFiles, documents: &DocumentReport) -> Vec<String> {
         let mut notes = Vec::new();
-        if documents.without_code > 0 && !self.has_codes() {
+        if documents.without_code > 0 && !self.codes_from().is_some() {
             notes.push(format!(
                 "{} documents were stored by an earlier version and could not be verified: start the hub once",
                 documents.without_code

@@ -220,8 +220,7 @@ impl Calls {
         if let Some(rule) = plan.rule {
             entry = entry.with("rule", rule.to_string());
         }
-        if let Some(ApprovalUse { id, batch: Batch { changes, audit, events, authenticator: _ } }) = approved
-        {
+        if let Some(ApprovalUse { id, batch: Batch { changes, audit, events, .. } }) = approved {
             let digest = plan.binding(actor);
             entry = entry.with("approval", id.to_string());
             batch.changes.extend(changes);
@@ -278,7 +277,9 @@ impl Calls {
             Ok(None) => timed_out(&CallError::TimedOut(max)),
             Ok(Some(Err(ClientError::Call(error @ CallError::TimedOut(_))))) => timed_out(&error),
             Ok(Some(Ok(result))) => {
-                let (value, json) = redactor.redact_with_json(to_value(&result, Revision::LATEST));
+                let value = to_value(&result, Revision::LATEST);
+                drop(result); // the value and its JSON text are the only copies from here on
+                let (value, json) = redactor.redact_with_json(value);
                 let mut result = BoundedResult::new(value, json, self.context.limits().result_bytes);
                 let status = if result.is_error { CallStatus::Error } else { CallStatus::Success };
                 let error = result.is_error.then(|| first_line(&result.text));
