@@ -1,5 +1,5 @@
-//! Audit exports: JSON lines of entries, and a signed last line with the public key. Everybody with the public key can
-//! verify an export, and nobody can forge one with it.
+//! Audit exports: JSON lines of entries, and a signed last line with the public key. The public key suffices to verify an
+//! export, but not to forge one.
 
 use std::io::BufRead;
 
