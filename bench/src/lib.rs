@@ -3,10 +3,14 @@
 pub mod hub_caller;
 pub mod upstream;
 
-use linchpin_hub_core::platform::worker_threads;
+use linchpin_hub_core::platform::default_worker_threads;
 use tokio::runtime::{Builder, Runtime};
 
-/// Creates the runtime that a hub has.
+/// Creates the runtime that a hub has; `TOKIO_WORKER_THREADS` overrides the number of its threads.
 pub fn hub_runtime() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(worker_threads()).enable_all().build()
+    let mut builder = Builder::new_multi_thread();
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        builder.worker_threads(default_worker_threads().get());
+    }
+    builder.enable_all().build()
 }

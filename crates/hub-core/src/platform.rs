@@ -22,12 +22,10 @@ pub trait Platform: Send + Sync + 'static {
 }
 
 /// Returns the number of worker threads of a hub: half of the processors. The servers, the database and the kernel need
-/// the others, and with more workers a call costs more, because they wake each other. The environment variable
-/// `TOKIO_WORKER_THREADS` overrides the number.
-pub fn worker_threads() -> usize {
-    let configured = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok());
+/// the others, and with more workers a call costs more, because they wake each other.
+pub fn default_worker_threads() -> NonZeroUsize {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    configured.unwrap_or(processors / 2).max(1)
+    NonZeroUsize::new(processors / 2).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Returns unpredictable bytes.

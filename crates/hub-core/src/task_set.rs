@@ -242,12 +242,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_attended_future_is_awaited_and_aborted_at_shutdown() {
         let tasks = Arc::new(TaskSet::default());
-        let attended = tokio::spawn(tasks.attend(tokio::time::sleep(Duration::from_secs(2))));
-        tasks.finish(Duration::from_secs(5)).await;
-        assert_eq!(attended.await.unwrap(), Some(()));
-        let attended = tokio::spawn(tasks.attend(std::future::pending::<()>()));
-        tasks.shutdown(Duration::from_secs(5)).await;
-        assert_eq!(attended.await.unwrap(), None);
+        let (limit, pause) = (Duration::from_secs(5), tokio::time::sleep(Duration::from_secs(2)));
+        let (attended, ()) = tokio::join!(biased; tasks.attend(pause), tasks.finish(limit));
+        assert_eq!(attended, Some(()));
+        let (attended, ()) =
+            tokio::join!(biased; tasks.attend(std::future::pending::<()>()), tasks.shutdown(limit));
+        assert_eq!(attended, None);
         assert_eq!(tasks.attend(async { 5 }).await, None);
     }
 }

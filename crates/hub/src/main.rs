@@ -28,10 +28,11 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use linchpin_hub_core::platform::worker_threads;
+use linchpin_hub_core::platform::default_worker_threads;
 use linchpin_hub_core::process_guard;
 use tokio::runtime::{Builder, Runtime};
 
+use self::config::env_variable;
 use self::error::{CliError, CliErrorKind};
 
 /// Allocator that returns memory to the system when sessions and connections end.
@@ -53,13 +54,24 @@ fn main() -> ExitCode {
         Some(first) if first == linchpin::client::SUPERVISE => linchpin::client::supervise(arguments),
         _ => match start_runtime() {
             Ok(runtime) => runtime.block_on(run()),
-            Err(error) => print_error(&CliError::new(CliErrorKind::Other, error.to_string()), false),
+            Err(error) => print_error(&error, false),
         },
     }
 }
 
-fn start_runtime() -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(worker_threads()).enable_all().build()
+/// Starts the runtime with the number of worker threads that `TOKIO_WORKER_THREADS` sets, or the default.
+fn start_runtime() -> Result<Runtime, CliError> {
+    let threads = match env_variable("TOKIO_WORKER_THREADS") {
+        Some(text) => text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+            let text = "the environment variable `TOKIO_WORKER_THREADS` must be a number from 1: correct or remove it";
+            CliError::usage(text)
+        })?,
+        None => default_worker_threads(),
+    };
+    let runtime = Builder::new_multi_thread().worker_threads(threads.get()).enable_all().build();
+    runtime.map_err(|error| {
+        CliError::new(CliErrorKind::Other, format!("the threads of the hub cannot be started: {error}"))
+    })
 }
 
 async fn run() -> ExitCode {

@@ -182,14 +182,12 @@ struct ExportCheck {
 impl ExportCheck {
     fn add(&mut self, row: StoredAuditEntry) -> Result<(), ChainError> {
         self.entries += 1;
-        match &mut self.head {
-            Some(head) => head.verify_next(&row),
-            None => {
-                self.head = Some(ChainHead { number: row.number, hash: row.hash });
-                self.first = Some(row);
-                Ok(())
-            }
+        if let Some(head) = &mut self.head {
+            return head.verify_next(&row);
         }
+        self.head = Some(ChainHead { number: row.number, hash: row.hash });
+        self.first = Some(row);
+        Ok(())
     }
 
     fn skip(&mut self, segment: SegmentFooter) -> Result<(), ChainError> {
@@ -258,11 +256,12 @@ mod tests {
     fn export(from: u64, archived: u64) -> Vec<String> {
         let (mut head, mut previous) = (ChainHead::start(ADA), ChainHead::start(ADA));
         let (mut lines, mut segment) = (Vec::new(), SegmentBuilder::new(head));
-        for number in 1..=5 {
+        for number in 1..=5_u32 {
             let row = head.append(
                 AuditEntry::new(Timestamp::UNIX_EPOCH, "user:1", "call.intent")
-                    .with("x", 0.1 + number as f64),
+                    .with("x", 0.1 + f64::from(number)),
             );
+            let number = u64::from(number);
             if number < from {
                 previous = head;
             } else if number > archived {

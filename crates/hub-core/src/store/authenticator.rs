@@ -80,16 +80,16 @@ mod tests {
         StoreAuthenticator::new(&[7; 32])
     }
 
-    fn stored(body: Value) -> StoredDocument {
+    fn stored(body: &Value) -> StoredDocument {
         let key = DocumentKey::new(DocumentKind::Agent, "a");
-        let document = Document::new(key, &body).unwrap().with_name("helper").with_parent("p");
+        let document = Document::new(key, body).unwrap().with_name("helper").with_parent("p");
         let code = Some(authenticator().document_code(ADA, &document, 3));
         StoredDocument { document: Document { code, ..document }, version: 3 }
     }
 
     #[test]
     fn each_part_of_a_document_is_authenticated() {
-        let (one, authenticator) = (stored(json!({"mode": "ask"})), authenticator());
+        let (one, authenticator) = (stored(&json!({"mode": "ask"})), authenticator());
         assert_eq!(authenticator.check_document(ADA, &one), Some(true));
         assert_eq!(authenticator.check_document(TenantId::from_u128(2), &one), Some(false));
         assert_eq!(StoreAuthenticator::new(&[8; 32]).check_document(ADA, &one), Some(false));
@@ -136,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_document_is_authentic_after_a_round_trip_through_the_database(body in json_value()) {
-            let mut one = stored(body);
+            let mut one = stored(&body);
             one.document.body = serde_json::from_str(&one.document.body.to_string()).unwrap();
             prop_assert_eq!(authenticator().check_document(ADA, &one), Some(true));
         }

@@ -118,7 +118,7 @@ pub(super) struct DocumentReport {
 }
 
 impl DocumentReport {
-    fn add_damage(&mut self, document: String, what: &str) {
+    fn add_damage(&mut self, document: &str, what: &str) {
         let damage = || format!("{document} was {what} in the database by another program");
         self.damage.get_or_insert_with(damage);
     }
@@ -139,10 +139,10 @@ impl DocumentReport {
                     report.first_without_code.get_or_insert_with(describe);
                 }
                 Some(true) if removed.0.contains(&stored.document.key) => {
-                    report.add_damage(describe(), "put back")
+                    report.add_damage(&describe(), "put back");
                 }
                 Some(true) => report.authentic += 1,
-                Some(false) => report.add_damage(describe(), "added or changed"),
+                Some(false) => report.add_damage(&describe(), "added or changed"),
             }
         };
         for_each_document(store, tenant, add).await?;

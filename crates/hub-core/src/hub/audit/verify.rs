@@ -77,17 +77,17 @@ pub async fn verify(
 ) -> Result<AuditVerification> {
     let public_key = signer.public_key();
     // Read the signatures before the entries: a running hub writes them after the entries.
-    let signed = SignedState::read(store, tenant, public_key, files).await?;
+    let signatures = SignedState::read(store, tenant, public_key, files).await?;
     let new_run = || VerificationRun {
         store,
         tenant,
         public_key,
         check: HistoryCheck::new(
             tenant,
-            signed.expected(),
-            signed.head_number(),
+            signatures.expected(),
+            signatures.head_number(),
             signer.authenticator(),
-            signed.codes_from(),
+            signatures.codes_from(),
         ),
         segments: 0,
         missing_segments: Vec::new(),
@@ -103,9 +103,10 @@ pub async fn verify(
     let head = verification.check.history.chain.head();
     let removed = &verification.check.history.removed;
     let documents = DocumentReport::verify(store, tenant, signer.authenticator(), removed).await?;
-    let broken =
-        signed.classify(broken, head.number, files).or_else(|| signed.find_changed_document(&documents));
-    let notes: Vec<_> = signed
+    let broken = signatures
+        .classify(broken, head.number, files)
+        .or_else(|| signatures.find_changed_document(&documents));
+    let notes: Vec<_> = signatures
         .notes(files, &documents)
         .into_iter()
         .chain(describe_missing_segments(&verification.missing_segments))
@@ -118,8 +119,8 @@ pub async fn verify(
         intact: kind.is_none(),
         entries: head.number,
         hash: head.hash.to_string(),
-        checkpoint: signed.checkpoint.as_ref().map(|last| last.head.number),
-        head: signed.head.as_ref().map(|signed| signed.head.number),
+        checkpoint: signatures.checkpoint.as_ref().map(|last| last.head.number),
+        head: signatures.head.as_ref().map(|signed| signed.head.number),
         segments: verification.segments,
         documents: documents.authentic,
         public_key: hex(public_key),
@@ -248,7 +249,7 @@ impl SignedState {
 
     fn notes(&self, files: &AuditFiles, documents: &DocumentReport) -> Vec<String> {
         let mut notes = Vec::new();
-        if documents.without_code > 0 && !self.codes_from().is_some() {
+        if documents.without_code > 0 && self.codes_from().is_none() {
             notes.push(format!(
                 "{} documents were stored by an earlier version and could not be verified: start the hub once",
                 documents.without_code
