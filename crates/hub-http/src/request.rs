@@ -41,7 +41,7 @@ pub(crate) struct ApiRequest {
     pub(crate) body_released: Arc<Notify>,
 }
 
-/// Received text of the arguments in a request body.
+/// Request body of which only the member `arguments` is read, as its exact JSON text.
 #[derive(Deserialize)]
 struct BodyWithArguments<'a> {
     #[serde(borrow)]

@@ -16,7 +16,7 @@ pub struct Conversation {
     requests: HashMap<String, Vec<(String, Option<String>)>>,
     /// Id of the received `initialize` request.
     initialize_id: Option<String>,
-    /// Revisions in use in this conversation, including that of the session.
+    /// Revisions in use in this conversation: that of the session, and those that requests declare themselves.
     revisions: Vec<String>,
     session: Option<String>,
     /// Whether a response has shown that the other side knows the revision of the requests. Until then it may not

@@ -33,7 +33,8 @@ fn f4_the_audit_has_every_decision_and_shows_every_change() {
     );
     hub.call("mcp_everything__echo", json!({ "message": "b" }));
     let exported = home.ok(&["audit", "export"]);
-    let rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut rows: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(rows.pop().is_some_and(|last| last["signature"].is_string()), "the last line is signed");
     let numbers: Vec<_> = rows.iter().map(|row| row["number"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=rows.len() as u64).collect::<Vec<_>>());
     let actions: Vec<_> = rows.iter().map(|row| text(&row["action"])).collect();

@@ -76,7 +76,7 @@ pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
 
 /// Returns the error for audit entries that were sealed by another hub.
 pub(crate) fn sealed_concurrently() -> Error {
-    conflict("version_conflict", "the audit was sealed concurrently: read it again")
+    conflict("version_conflict", "another hub has archived these audit entries at the same time: try again")
 }
 
 /// Returns the error for too many calls that run or wait for approval.

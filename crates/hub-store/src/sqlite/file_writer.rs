@@ -17,7 +17,7 @@ use super::writer::{BEGIN, Writer};
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Duration of a commit from which the disk counts as slow.
 const SLOW_COMMIT: Duration = Duration::from_millis(10);
-/// Time during which only the thread commits after a slow commit.
+/// Time after a slow commit during which only the writer thread commits, and no task.
 const SLOW_PERIOD: Duration = Duration::from_secs(1);
 
 /// Connection that writes the file, with what it knows of the content.
@@ -30,7 +30,7 @@ pub(super) struct FileWriter {
     /// Whether the next checkpoint must run before further commits.
     is_checkpoint_due: bool,
     disk_failure: DiskFailure,
-    /// End of the period in which only the thread commits.
+    /// End of the period in which only the writer thread commits.
     slow_until: Option<Instant>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct FileWriter {
 pub(super) enum Attempt {
     /// The group was committed, or has failed: its senders know.
     Done,
-    /// The commit may have to wait: the thread must do it.
+    /// The commit may have to wait: the writer thread must do it.
     NotNow(Vec<WriteRequest>),
 }
 

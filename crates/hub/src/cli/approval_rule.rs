@@ -75,7 +75,7 @@ pub(crate) enum Command {
 /// Options that limit an approval rule.
 #[derive(Args)]
 pub(crate) struct RuleLimits {
-    /// Validity of the rule, from 1m to 168h
+    /// How long the rule is valid: whole minutes, at least 1m and at most 168h
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_minutes)]
     minutes: Option<u64>,
     /// Only calls with this JSON value, or text, at a JSON Pointer in the arguments; repeatable

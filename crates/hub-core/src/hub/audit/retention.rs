@@ -149,6 +149,9 @@ impl Audit {
 }
 
 fn segment_write_error(folder: &Path, error: &std::io::Error) -> Error {
-    let text = format!("failed to write old audit entries to `{}`: {error}", folder.display());
+    let text = format!(
+        "failed to archive old audit entries in the folder `{}`: {error}; they stay in the database",
+        folder.display()
+    );
     Error::new(error::ErrorKind::Unavailable, "segment_unwritable", text)
 }

@@ -36,7 +36,7 @@ impl Calls {
         }
         if server.settings.credentials == CredentialMode::Shared {
             let text = format!(
-                "all callers of the server `{}` share one credential, so that there is none of an agent: omit it",
+                "all callers of the server `{}` share one credential, so agents have none of their own: omit `as_agent`",
                 server.slug.as_str()
             );
             return Err(Error::invalid("as_agent", text));

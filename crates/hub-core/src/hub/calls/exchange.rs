@@ -40,7 +40,7 @@ fn call_capabilities(has_sampling: bool) -> Arc<ClientCapabilities> {
     Arc::new(ClientCapabilities { sampling, extensions: Some(extensions), ..all_capabilities() })
 }
 
-/// Exchange of one running call.
+/// Exchange between the server of one running call and its caller: progress, log messages and server requests.
 pub(super) struct CallExchange {
     calls: Arc<Calls>,
     actor: Actor,

@@ -245,7 +245,8 @@ impl Calls {
         Err(plan.rates.iter().find_map(|rate| rate.explain(&error)).unwrap_or(error))
     }
 
-    /// Sends the call to the server, once, with the credentials of the caller.
+    /// Sends the call to the server with the credential of the caller, or of the agent that a user has chosen. It is sent
+    /// again only if the connection had closed before anything was sent.
     async fn send_call(self: &Arc<Self>, actor: Actor, plan: &PlannedCall) -> ExecutionOutcome {
         let access =
             match self.upstream.upstream_access(plan.upstream_actor(actor), &plan.target.server).await {

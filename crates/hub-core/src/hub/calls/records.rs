@@ -56,7 +56,8 @@ pub struct CallView {
     pub result: Option<Value>,
     /// Text form of the result, truncated if it is too large.
     pub summary: Option<String>,
-    /// Warning about parts left out of the result, or arguments that a user has edited.
+    /// Warnings, separated by `;`: the result was truncated, a user has edited the arguments, or requests of the server
+    /// were declined.
     pub warning: Option<String>,
     /// Error message.
     pub error: Option<String>,

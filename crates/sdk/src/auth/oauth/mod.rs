@@ -1,4 +1,4 @@
-//! OAuth client configuration, shared by all connections that use it.
+//! OAuth client: its configuration and the tokens of each server, shared by all connections that use it.
 
 pub(super) mod account;
 pub(super) mod authorize;

@@ -1,4 +1,4 @@
-//! Counter of requests that wait for an OAuth token of an account.
+//! Guard that counts the requests waiting for an OAuth token of an account.
 
 use tokio::sync::watch;
 

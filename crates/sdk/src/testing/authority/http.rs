@@ -102,7 +102,8 @@ impl HttpBody for ReplyBody {
     }
 }
 
-/// Addresses of the servers: endpoint, authority, and the canary that clients must never connect to.
+/// Addresses of the test servers: the MCP server, the authorization server, and the canary, which clients must never
+/// connect to.
 pub(super) type Addresses = [SocketAddr; 3];
 
 /// Starts the simulated HTTP servers on their own thread. They stop when the returned sender is dropped.

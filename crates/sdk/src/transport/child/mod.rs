@@ -202,7 +202,8 @@ impl fmt::Debug for Command {
     }
 }
 
-/// Callback for the lines that a child writes to standard output or standard error. Its panics are caught.
+/// Callback that observes the output of a child: each line of standard output, before it is parsed as a message, or each
+/// line of standard error. Its panics are caught.
 #[derive(Clone)]
 struct Hook(Arc<dyn Fn(&str) + Send + Sync>);
 

@@ -33,11 +33,11 @@ impl ProcessFinder {
         match *member {}
     }
 
-    pub(super) fn killed(&self) -> usize {
+    pub(super) fn killed_count(&self) -> usize {
         0
     }
 
-    pub(super) fn not_permitted(&self) -> usize {
+    pub(super) fn not_permitted_count(&self) -> usize {
         0
     }
 }

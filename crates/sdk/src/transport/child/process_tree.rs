@@ -166,9 +166,9 @@ pub(super) fn kill_all(
 /// Waits until a process exits or the time is over. Returns whether it exited in time.
 fn wait(descriptor: BorrowedFd<'_>, until: Instant) -> bool {
     loop {
-        let not_permitted = until.saturating_duration_since(Instant::now());
-        let not_permitted = Timespec::try_from(not_permitted).unwrap_or_default();
-        match poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&not_permitted)) {
+        let remaining = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(remaining).unwrap_or_default();
+        match poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => {}
             ready => return ready.is_ok_and(|count| count > 0),
         }

@@ -63,7 +63,7 @@ impl HttpConnection {
         };
         let endpoint = endpoint_receiver.await.map_err(|_| no_endpoint())??;
         self.report_diagnostic(|| {
-            format!("the server speaks HTTP+SSE; messages go to {}", endpoint.origin())
+            format!("the server speaks HTTP+SSE; messages are sent to its endpoint at {}", endpoint.origin())
         });
         let mut state = lock(&self.state);
         for pair in endpoint.query().split('&') {

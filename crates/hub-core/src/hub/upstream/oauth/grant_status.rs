@@ -63,7 +63,7 @@ impl AuthTraceEntry {
     }
 }
 
-/// Status of an OAuth grant as stored: trace, rejection and missing scopes.
+/// Status of an OAuth grant as stored: its recent OAuth requests, why it was rejected, and the scopes that it lacks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct GrantStatus {
     /// Recent OAuth requests for this grant, oldest first, for troubleshooting.
