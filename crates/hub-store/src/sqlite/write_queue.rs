@@ -102,14 +102,14 @@ impl WriteQueue {
             // If the caller drops this future here, the thread commits the batch.
             let unattended = WakeOnDrop(Some(self));
             // Other tasks that are ready queue their batches first, so that one commit stores them all.
+            // A task whose batch was committed meanwhile waits as well: then the next groups are as large as this one.
             for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
-                if let Ok(outcome) = result.try_recv() {
-                    unattended.disarm();
-                    return outcome;
-                }
             }
             unattended.disarm();
+            if let Ok(outcome) = result.try_recv() {
+                return outcome;
+            }
             self.commit_from_task();
         } else {
             self.wake_thread();
