@@ -379,7 +379,7 @@ fn the_audit_is_checked_with_and_without_a_hub() {
     home.sql(&format!("DELETE FROM audit WHERE position & 0xffffffffff = {entries}"));
     let cut = home.run(&["audit", "verify", "--json"]);
     assert_eq!((cut.code, &cut.json()["intact"]), (Some(1), &false.into()), "{}", cut.stdout);
-    home.sql("UPDATE audit SET actor = 'nobody' WHERE position & 0xffffffffff = 2");
+    home.sql("UPDATE audit SET actor = 'user:x' WHERE position & 0xffffffffff = 2");
     let changed = home.run(&["audit", "verify", "--json"]).json();
     assert_eq!((&changed["intact"], &changed["first_bad_entry"]), (&false.into(), &2.into()), "{changed}");
 }
