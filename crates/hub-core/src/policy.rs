@@ -143,7 +143,7 @@ pub fn approval_binding(subject: Subject, server: ServerId, pin: Digest, argumen
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use jiff::Timestamp;
     use serde_json::json;
@@ -198,9 +198,34 @@ mod tests {
             enabled: true,
             calls_per_minute: None,
             max_concurrent_calls: None,
+            client_approvals: true,
             created: NOW,
             updated: NOW,
         }
+    }
+
+    #[test]
+    fn every_reason_has_its_own_code_and_text() {
+        use PolicyReason::{
+            AgentAlwaysAsks, AgentAuto, AgentTrusts, ApprovalRule, NotSelected, NotTrusted, OwnCall,
+            ServerDisabled, ToolChanged, ToolRemoved,
+        };
+        let reasons = [
+            OwnCall,
+            AgentAuto,
+            AgentTrusts,
+            ApprovalRule,
+            AgentAlwaysAsks,
+            NotTrusted,
+            ServerDisabled,
+            ToolChanged,
+            ToolRemoved,
+            NotSelected,
+        ];
+        let codes: BTreeSet<_> = reasons.into_iter().map(PolicyReason::code).collect();
+        let texts: BTreeSet<_> = reasons.into_iter().map(PolicyReason::text).collect();
+        assert_eq!((codes.len(), texts.len()), (reasons.len(), reasons.len()));
+        assert!(texts.iter().all(|text| text.starts_with("the ") || text.starts_with("an ")), "{texts:?}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn is_invisible(char: char) -> bool {
 }
 
 /// Escapes control characters, invisible characters and those that change the text direction.
-pub(crate) fn escape_invisible(text: &str) -> String {
+pub fn escape_invisible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         if is_invisible(char) { out.extend(char.escape_unicode()) } else { out.push(char) }

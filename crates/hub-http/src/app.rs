@@ -8,6 +8,7 @@ use linchpin::server::web::{BodyReader, OriginGuard};
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::platform::{Platform, random};
+use linchpin_hub_gateway::{Gateway, GatewayOptions};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
@@ -24,12 +25,15 @@ pub struct HttpOptions {
     pub is_secure: bool,
     /// Proxies whose `X-Forwarded-For` header names the client.
     pub proxies: Vec<Network>,
+    /// URL of the hub for users.
+    pub hub_url: Option<String>,
     /// Current problem of the configuration file, which the hub status shows.
     pub file_problem: Option<watch::Receiver<Option<String>>>,
 }
 
 pub(crate) struct AppState {
     pub(crate) hub: Arc<Hub>,
+    pub(crate) gateway: Arc<Gateway>,
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) guard: OriginGuard,
     pub(crate) is_secure: bool,
@@ -47,9 +51,12 @@ impl AppState {
     pub(crate) fn new(hub: Arc<Hub>, platform: Arc<dyn Platform>, options: HttpOptions) -> Arc<Self> {
         let started = platform.now();
         let random = || Digest::from_bytes(random(&*platform)).to_string()[..8].to_owned();
+        let gateway_options = GatewayOptions { guard: options.guard.clone(), hub_url: options.hub_url };
+        let gateway = Gateway::new(hub.clone(), gateway_options);
         let event_log_id = hub.event_log_id().map_or_else(random, str::to_owned);
         Arc::new(AppState {
             hub,
+            gateway,
             platform,
             guard: options.guard,
             is_secure: options.is_secure,
@@ -71,6 +78,7 @@ impl AppState {
     /// Closes all open event streams of subscribers.
     pub(crate) fn close_streams(&self) {
         self.shutdown.send_replace(true);
+        self.gateway.close();
     }
 
     /// Completes when [`Self::close_streams`] is called.

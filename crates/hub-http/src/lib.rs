@@ -10,6 +10,7 @@ mod authentication;
 mod body;
 mod chunked_body;
 mod events;
+mod gateway;
 mod metrics;
 mod middleware;
 mod openapi;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use axum::Router;
 use linchpin_hub_core::Platform;
 use linchpin_hub_core::hub::Hub;
+use linchpin_hub_gateway::Gateway;
 use serde_json::Value;
 
 pub use app::HttpOptions;
@@ -52,6 +54,11 @@ impl HubService {
     /// Returns the HTTP service of the hub, for [`Listener::run_until`](linchpin::server::web::Listener::run_until).
     pub fn service(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Returns the gateway of the hub.
+    pub fn gateway(&self) -> &Arc<Gateway> {
+        &self.app.gateway
     }
 
     /// Closes all event streams gracefully. Otherwise they last as long as their subscribers.

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use crate::app::AppState;
 use crate::authentication::{Caller, cookie_name, remote};
+use crate::gateway::with_gateway;
 use crate::problem::{Problem, Result};
 use crate::query::Query;
 use crate::request::ApiRequest;
@@ -47,7 +48,7 @@ pub(crate) fn router(app: &Arc<AppState>, all: Vec<Route>) -> Router {
         let handler = move |State(app), request| serve(app, target.clone(), Ok(parameters.clone()), request);
         router = router.route(path, on(method(route), handler));
     }
-    router
+    with_gateway(router)
         .fallback(|| async { Problem::not_found() })
         .method_not_allowed_fallback(|| async {
             let text =

@@ -25,6 +25,8 @@ pub(crate) enum CliErrorKind {
     UnknownTool,
     /// The hub rejected the request.
     Hub,
+    /// Another hub is running on the data directory.
+    HubRunning,
     /// Writing to the disk failed.
     Disk,
     /// The command was interrupted by this signal.
@@ -144,7 +146,7 @@ impl CliError {
             CliErrorKind::Hub => "hub",
             CliErrorKind::Disk => "disk",
             CliErrorKind::Interrupted(_) => "interrupted",
-            CliErrorKind::BrokenPipe | CliErrorKind::Other => "other",
+            CliErrorKind::HubRunning | CliErrorKind::BrokenPipe | CliErrorKind::Other => "other",
         };
         let mut error = json!({ "kind": kind, "message": self.message });
         if let Some((code, data)) = self.rpc_error.as_deref() {

@@ -59,7 +59,7 @@ pub use linchpin_macros::{args, prompt, resource, tool};
 pub use linchpin_protocol::model::{
     CallToolResult as ToolOutput, Content, LogLevel, PromptMessage, ResourceContents,
 };
-pub use linchpin_protocol::{Revision, code};
+pub use linchpin_protocol::{Era, Revision, code};
 pub use linchpin_protocol::{encode, model};
 pub use server::{
     Args, Audio, Context, Identity, Image, IntoPrompt, IntoResource, IntoToolOutput, Json, NoArgs, Progress,

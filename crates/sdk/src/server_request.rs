@@ -79,6 +79,17 @@ impl ServerRequest {
         }
     }
 
+    /// Adds an id to an elicitation by URL that has none, for revisions that require one. A server of another revision
+    /// sends none, and it may be forwarded.
+    pub(crate) fn add_missing_id(&mut self, revision: Revision, new_id: impl FnOnce() -> String) {
+        let needs_id = self.is_url() && revision.has(Feature::ElicitationIds);
+        if let ServerRequest::Elicit(params) = self
+            && needs_id
+        {
+            params.elicitation_id.get_or_insert_with(new_id);
+        }
+    }
+
     fn is_url(&self) -> bool {
         matches!(self, ServerRequest::Elicit(params) if params.mode == Some(ElicitMode::Url))
     }

@@ -4,7 +4,7 @@ use super::manifest::Manifest;
 use super::{Finding, SourceFile, rust};
 
 /// Workspace crates that each crate may use. A package that is not listed may use all but the hub.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("linchpin-jsonrpc", &[]),
     ("linchpin-protocol", &["linchpin-jsonrpc"]),
     ("linchpin-macros", &[]),
@@ -12,7 +12,8 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("linchpin", &["linchpin-jsonrpc", "linchpin-protocol", "linchpin-macros", "linchpin-schema"]),
     ("linchpin-hub-core", &["linchpin"]),
     ("linchpin-hub-store", &["linchpin-hub-core"]),
-    ("linchpin-hub-http", &["linchpin", "linchpin-hub-core"]),
+    ("linchpin-hub-gateway", &["linchpin", "linchpin-hub-core"]),
+    ("linchpin-hub-http", &["linchpin", "linchpin-hub-core", "linchpin-hub-gateway"]),
 ];
 const HUB: &str = "linchpin-hub";
 /// Packages that may use axum: the SDK, which offers an integration, the hub, and an example.

@@ -2,6 +2,7 @@
 //! and closed when it is idle or when its server or credential changes.
 
 mod attempt;
+mod callbacks;
 mod close;
 mod liveness;
 mod open;
@@ -15,12 +16,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::Client;
 use linchpin::auth::{Authorize, Secret};
-use linchpin::client::{Lineage, ListChanged};
-use linchpin::egress::{Denial, Egress};
+use linchpin::client::Lineage;
+use linchpin::egress::Egress;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::attempt::ConnectAttempt;
+pub use self::callbacks::{OnDenied, OnElicitationCompleted, OnListChanged, OnResourceUpdated};
+use self::open::ServerNotification;
 pub(crate) use self::open::{all_capabilities, backoff, is_retryable, with_egress_hint};
 use crate::actor::{Actor, Subject};
 use crate::error::{Error, ErrorKind, Result};
@@ -92,15 +95,6 @@ pub enum ConnectionStatus {
     Disabled,
 }
 
-/// Callback for changes of the lists of a server.
-pub type OnListChanged = Arc<dyn Fn(TenantId, ServerId, ListChanged) + Send + Sync>;
-
-/// Callback for updates of a resource that a subject is subscribed to, with its URI.
-pub type OnResourceUpdated = Arc<dyn Fn(TenantId, Subject, ServerId, &str) + Send + Sync>;
-
-/// Callback for requests that the egress policy denies, with the actor and the server.
-pub type OnDenied = Arc<dyn Fn(Actor, ServerId, &Denial<'_>) + Send + Sync>;
-
 /// Options for starting the processes of stdio servers: lineage and supervisor.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
@@ -118,6 +112,7 @@ pub struct ConnectionPool {
     on_list_changed: OnListChanged,
     on_denied: OnDenied,
     on_resource_updated: OnResourceUpdated,
+    on_elicitation_completed: OnElicitationCompleted,
     processes: Processes,
     /// Secrets of the hub, which are redacted in the results of servers.
     hub_secrets: Option<Arc<HubSecrets>>,
@@ -266,6 +261,7 @@ impl ConnectionPool {
             on_list_changed,
             on_denied: Arc::new(|_, _, _| ()),
             on_resource_updated: Arc::new(|_, _, _, _| ()),
+            on_elicitation_completed: Arc::new(|_, _, _, _| ()),
             processes,
             hub_secrets: None,
             slots: Mutex::default(),
@@ -290,6 +286,12 @@ impl ConnectionPool {
     #[must_use]
     pub fn on_resource_updated(self, updated: OnResourceUpdated) -> Self {
         ConnectionPool { on_resource_updated: updated, ..self }
+    }
+
+    /// Sets the callback for completed URL elicitations.
+    #[must_use]
+    pub fn on_elicitation_completed(self, completed: OnElicitationCompleted) -> Self {
+        ConnectionPool { on_elicitation_completed: completed, ..self }
     }
 
     /// Returns the pooled connection of this subject to this server, and opens it if necessary. Fails during the
@@ -345,10 +347,19 @@ impl ConnectionPool {
             return Err(Error::new(ErrorKind::Unavailable, error.code(), text));
         }
         let trying = ConnectAttempt::start(self, &key, &slot);
-        let (callback, tenant, id) = (self.on_list_changed.clone(), key.tenant, key.server);
-        let changed = move |changed| callback(tenant, id, changed);
-        let (callback, subject) = (self.on_resource_updated.clone(), key.subject);
-        let updated = move |uri: String| callback(tenant, subject, id, &uri);
+        let (tenant, subject, id) = (key.tenant, key.subject, key.server);
+        let (changed, updated, completed) = (
+            self.on_list_changed.clone(),
+            self.on_resource_updated.clone(),
+            self.on_elicitation_completed.clone(),
+        );
+        let notified = move |notification| match notification {
+            ServerNotification::ListChanged(list) => changed(tenant, id, list),
+            ServerNotification::ResourceUpdated(uri) => updated(tenant, subject, id, &uri),
+            ServerNotification::ElicitationCompleted(elicitation) => {
+                completed(tenant, subject, id, &elicitation);
+            }
+        };
         let proof = credential.map(|credential| &credential.proof);
         let redactor = Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref()));
         let egress = self.egress(actor, server.id);
@@ -357,7 +368,7 @@ impl ConnectionPool {
             (status.egress, status.is_remote) = (Some(egress.clone()), server.transport.remote().is_some());
         }
         // Boxed, as its state is large and every call has this future.
-        let open = Box::pin(open::open(server, proof, &redactor, &egress, &self.processes, changed, updated));
+        let open = Box::pin(open::open(server, proof, &redactor, &egress, &self.processes, notified));
         let opened = tokio::select! {
             opened = open => opened,
             _ = slot.force_close.acquire() => Err(server_changed_error()),
@@ -460,7 +471,7 @@ impl ConnectionPool {
             Arc::new(Redactor::for_server(server, proof, self.hub_secrets.as_ref())),
             self.egress(actor, server.id),
         );
-        open::open(server, proof, &redactor, &egress, &self.processes, |_| {}, |_| {}).await
+        open::open(server, proof, &redactor, &egress, &self.processes, |_| {}).await
     }
 
     /// Returns the egress policy for connections of an actor to a server.

@@ -26,27 +26,48 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// server was disabled, all its processes are gone.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(900);
 
+/// Method of the notification that the user has finished on the page of a URL elicitation.
+const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
+
 /// Returns the delay before connecting, listing or reading is retried. Calls are never retried.
 pub(crate) fn backoff(attempts: u8) -> Duration {
     RETRY_DELAY * (1 << attempts.min(5))
 }
 
-/// Opens a connection of the hub to a server. `changed` is called when the server's lists change, `updated` when a
-/// resource changes to which the connection is subscribed.
+/// Notification of a server that belongs to no call.
+pub(crate) enum ServerNotification {
+    /// The list of tools, resources or prompts has changed.
+    ListChanged(ListChanged),
+    /// The resource with this URI, to which the connection is subscribed, has changed.
+    ResourceUpdated(String),
+    /// The user has finished on the page of the URL elicitation with this id.
+    ElicitationCompleted(String),
+}
+
+/// Opens a connection of the hub to a server. `notified` is called with its notifications.
 pub(super) async fn open(
     server: &Server,
     proof: Option<&AuthMaterial>,
     redactor: &Arc<Redactor>,
     egress: &Egress,
     processes: &Processes,
-    changed: impl Fn(ListChanged) + Clone + Send + Sync + 'static,
-    updated: impl Fn(String) + Clone + Send + Sync + 'static,
+    notified: impl Fn(ServerNotification) + Clone + Send + Sync + 'static,
 ) -> Result<Client> {
     let mut attempts = 0;
     loop {
         let builder = builder(server, proof, egress, processes, redactor)?;
         let builder = builder.label(server.slug.as_str()).timeout(server.settings.timeout);
-        let builder = builder.on_list_changed(changed.clone()).on_resource_updated(updated.clone());
+        let (changed, updated, completed) = (notified.clone(), notified.clone(), notified.clone());
+        let builder = builder
+            .on_list_changed(move |list| changed(ServerNotification::ListChanged(list)))
+            .on_resource_updated(move |uri| updated(ServerNotification::ResourceUpdated(uri)))
+            .on_notification(move |method, params| {
+                if method == ELICITATION_COMPLETE
+                    && let Some(id) = params["elicitationId"].as_str()
+                {
+                    completed(ServerNotification::ElicitationCompleted(id.to_owned()));
+                }
+            });
         let builder = builder.on_server_request(all_capabilities(), |request| async move {
             Err(request_without_call_error(&request))
         });

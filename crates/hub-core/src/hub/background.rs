@@ -109,6 +109,7 @@ impl Hub {
         }
         for tenant in tenants {
             log_failure(self.calls.expire_approvals(tenant).await);
+            log_failure(self.calls.withdraw_lost_requests(tenant).await);
             log_failure(self.calls.recover_calls(tenant).await);
             if count.is_multiple_of(EXPIRE_RULES_TICKS) {
                 log_failure(self.calls.expire_approval_rules(tenant).await);
@@ -139,7 +140,7 @@ impl Hub {
         {
             self.upstream.close_subject(event.tenant, Subject::User(user));
         }
-        if let Some(subject) = event_payloads::subject_without_access(event) {
+        if let Some(subject) = event.subject_without_access() {
             self.calls.end_subscriptions(event.tenant, subject);
         }
         if event.kind == CANCEL_EVENT

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use ring::hmac;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -28,6 +29,8 @@ use crate::vault::key_ring::KeyRing;
 pub(in crate::hub) struct HubContext {
     pub(in crate::hub) platform: Arc<dyn Platform>,
     pub(in crate::hub) store: Arc<dyn Store>,
+    /// Key that seals the request state of gateway clients. Hubs that share the key file share it.
+    pub(in crate::hub) gateway_key: [u8; 32],
     /// Layer of `store` that authenticates the documents.
     pub(in crate::hub) documents: Arc<AuthenticatedStore>,
     pub(in crate::hub) keys: Arc<KeyRing>,
@@ -44,6 +47,13 @@ pub(in crate::hub) struct HubContext {
     pub(in crate::hub) shutdown_started: watch::Sender<Option<Instant>>,
 }
 
+/// Derives the key for request states of gateway clients from the seed of the audit key.
+fn derive_gateway_key(audit_seed: &[u8; 32]) -> [u8; 32] {
+    let seed = hmac::Key::new(hmac::HMAC_SHA256, audit_seed);
+    let derived = hmac::sign(&seed, b"linchpin gateway state 1");
+    derived.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes")
+}
+
 impl HubContext {
     /// Creates the context of a hub: its documents are authenticated and cached, and its clock is that of the cluster, if there is one.
     pub(in crate::hub) fn new(
@@ -52,6 +62,7 @@ impl HubContext {
         keys: KeyFile,
         options: HubOptions,
     ) -> Self {
+        let gateway_key = derive_gateway_key(&keys.audit);
         let authenticator = Arc::new(StoreAuthenticator::new(&keys.audit));
         let documents = Arc::new(AuthenticatedStore::new(store, authenticator));
         let store = CachedStore::new(documents.clone());
@@ -67,6 +78,7 @@ impl HubContext {
         HubContext {
             platform,
             store,
+            gateway_key,
             documents,
             keys,
             events,

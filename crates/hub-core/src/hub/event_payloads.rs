@@ -82,11 +82,14 @@ pub(super) fn tokens(owner: Subject) -> NewEvent {
     NewEvent::new(TOKEN_EVENT, json!({ "owner": owner.to_string() }))
 }
 
-/// Returns the user or agent whose session or token has ended, or the user that has changed, if an event reports that.
-pub(super) fn subject_without_access(event: &Event) -> Option<Subject> {
-    match &*event.kind {
-        SESSION_EVENT | USER_EVENT => Some(Subject::User(event.body["user"].as_str()?.parse().ok()?)),
-        TOKEN_EVENT => event.body["owner"].as_str()?.parse().ok(),
-        _ => None,
+impl Event {
+    /// Returns the user or agent whose session or token has ended, or the user that has changed, if the event reports
+    /// that.
+    pub fn subject_without_access(&self) -> Option<Subject> {
+        match &*self.kind {
+            SESSION_EVENT | USER_EVENT => Some(Subject::User(self.body["user"].as_str()?.parse().ok()?)),
+            TOKEN_EVENT => self.body["owner"].as_str()?.parse().ok(),
+            _ => None,
+        }
     }
 }

@@ -46,17 +46,21 @@ pub use calls::Calls;
 pub use calls::admit::{CallRequest, ToolRef};
 pub use calls::approvals::ApprovalView;
 pub use calls::arguments::CallArguments;
+pub use calls::calling_client::{CallingClient, ClientReply};
+pub use calls::client_call::ClientCall;
 pub use calls::handle::{CallEvent, CallHandle, CallOptions, CallProgress};
 pub use calls::metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use calls::records::CallView;
 pub use calls::resources_prompts::FeatureList;
 pub use calls::rules::{ApprovalRuleFilter, ApprovalRuleView, NewApprovalRule};
 pub use calls::server_requests::{ServerReply, ServerRequestKind, ServerRequestView};
+pub use calls::waiting_requests::CLIENT_LOST_TIMEOUT;
 pub use hub_limits::HubLimits;
 pub use identity::login_links::LoginLink;
 pub use identity::{Identity, agents, sessions, tokens, users};
 pub use registry::Registry;
 pub use registry::client_config::{ClientApp, ClientConfig};
+pub use registry::surface::ServerSurface;
 pub use registry::tools::export::ProviderFormat;
 pub use registry::tools::listing::usable_tools;
 pub use registry::tools::sync::SyncReport;
@@ -64,7 +68,8 @@ pub use registry::tools::{ToolFilter, ToolView};
 pub use registry::views::{ConnectReport, ServerFilter, ServerOffers, ServerView};
 pub use upstream::connect::ProbeReport;
 pub use upstream::credentials::CredentialView;
-pub use upstream::server_info::{OfferedFeatures, ServerInfo};
+pub use upstream::features::OfferedFeatures;
+pub use upstream::server_info::ServerInfo;
 pub use upstream::subscriptions::SubscriptionView;
 pub use upstream::{Upstream, oauth};
 
@@ -214,6 +219,11 @@ impl Hub {
         let registry = self.registry.clone();
         let sync = move |actor, server| async move { registry.sync(actor, &server, true).await.map(drop) };
         self.upstream.complete_sign_in(query, proof, sync).await
+    }
+
+    /// Returns the key that seals the request state of gateway clients, which hubs with the same key file share.
+    pub fn gateway_key(&self) -> [u8; 32] {
+        self.context.gateway_key
     }
 
     /// Checks that the store is reachable.

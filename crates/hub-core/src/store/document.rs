@@ -41,13 +41,17 @@ pub enum DocumentKind {
     Segment,
     /// Status of an OAuth grant, with its recent HTTP requests. Its parent is the server.
     Trace,
+    /// Resources, resource templates and prompts that a server lists. Its parent is the server.
+    Features,
+    /// Request of a client that waits for an approval or for its result. Its id is the digest that the approval is bound to.
+    WaitingRequest,
     /// Id of the store, named by the signed audit heads. There is one, in the first tenant.
     StoreId,
 }
 
 impl DocumentKind {
     /// All kinds of documents.
-    pub const ALL: [DocumentKind; 15] = [
+    pub const ALL: [DocumentKind; 17] = [
         DocumentKind::Server,
         DocumentKind::Tool,
         DocumentKind::Contact,
@@ -62,6 +66,8 @@ impl DocumentKind {
         DocumentKind::Lease,
         DocumentKind::Segment,
         DocumentKind::Trace,
+        DocumentKind::Features,
+        DocumentKind::WaitingRequest,
         DocumentKind::StoreId,
     ];
 
@@ -74,6 +80,7 @@ impl DocumentKind {
                 | DocumentKind::Agent
                 | DocumentKind::ApprovalRule
                 | DocumentKind::Token
+                | DocumentKind::Features
         )
     }
 
@@ -99,6 +106,8 @@ impl DocumentKind {
             DocumentKind::Lease => "lease",
             DocumentKind::Segment => "segment",
             DocumentKind::Trace => "trace",
+            DocumentKind::Features => "features",
+            DocumentKind::WaitingRequest => "waiting_request",
             DocumentKind::StoreId => "store_id",
         }
     }

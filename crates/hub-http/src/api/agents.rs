@@ -39,6 +39,9 @@ struct AgentFields {
     /// Maximum number of concurrent calls. Default: no limit.
     #[schemars(range(min = 1, max = 1_000))]
     max_concurrent_calls: Option<u32>,
+    /// Whether the client of the agent may ask its own user to approve a call, by elicitation. Otherwise calls are approved
+    /// only in the hub. Default: true.
+    client_approvals: Option<bool>,
     /// Servers that the agent may use, by id or slug, with the selected tools of each.
     servers: Option<BTreeMap<String, ServerAccess>>,
 }

@@ -29,7 +29,8 @@ async fn the_least_and_the_most_that_can_be_said() {
         stage.hub.identity().add_agent(ADA, json!({"name": " helper ", "model": null})).await.unwrap();
     let expected = json!({
         "id": least.summary.id, "name": "helper", "model": null, "approval": "always-ask", "enabled": true,
-        "calls_per_minute": null, "max_concurrent_calls": null, "server_count": 0, "tool_count": 0, "created": stage.clock.now(), "updated": stage.clock.now(),
+        "calls_per_minute": null, "max_concurrent_calls": null, "client_approvals": true, "server_count": 0,
+        "tool_count": 0, "created": stage.clock.now(), "updated": stage.clock.now(),
         "instructions": "", "servers": {},
     });
     assert_eq!(json!(least), expected);

@@ -17,7 +17,7 @@ const LIST_COLUMNS: [Column; 6] = [
     column("servers", "/server_count"),
     column("tools", "/tool_count"),
 ];
-const DETAIL_COLUMNS: [Column; 12] = [
+const DETAIL_COLUMNS: [Column; 13] = [
     name_column("name", "/name"),
     column("id", "/id"),
     column("model", "/model"),
@@ -25,6 +25,7 @@ const DETAIL_COLUMNS: [Column; 12] = [
     column("enabled", "/enabled"),
     column("max calls per minute", "/calls_per_minute"),
     column("max concurrent calls", "/max_concurrent_calls"),
+    column("client approvals", "/client_approvals"),
     column("servers", "/servers"),
     column("tools", "/tool_count"),
     column("created", "/created"),
@@ -104,6 +105,10 @@ pub(crate) struct AgentFields {
     /// Concurrency limit of the agent: maximum number of running calls; 0 removes the limit
     #[arg(long, value_name = "COUNT")]
     max_concurrent_calls: Option<u32>,
+    /// Whether the client of the agent may ask its own user to approve a call; otherwise calls are approved only in the
+    /// hub. Default: true
+    #[arg(long, value_name = "true|false")]
+    client_approvals: Option<bool>,
     /// Disable the agent, so that its tokens are rejected
     #[arg(long)]
     disabled: bool,
@@ -128,6 +133,7 @@ impl AgentFields {
             ("servers", (!self.servers.is_empty()).then(|| self.servers()).transpose()?),
             ("calls_per_minute", limit(self.calls_per_minute)),
             ("max_concurrent_calls", limit(self.max_concurrent_calls)),
+            ("client_approvals", self.client_approvals.map(Value::from)),
             ("enabled", self.disabled.then(|| json!(false))),
         ])
     }
@@ -304,6 +310,7 @@ mod tests {
             prompts: Vec::new(),
             calls_per_minute: None,
             max_concurrent_calls: None,
+            client_approvals: None,
             disabled: false,
         };
         let expected = json!({"demo": {}, "files": {"tools": ["read", "list"], "trusted": ["read"]}});

@@ -9,6 +9,7 @@ mod backup;
 mod calls;
 mod duration;
 mod export;
+mod gateway;
 mod import;
 mod key;
 mod output;
@@ -165,6 +166,12 @@ enum Command {
         #[arg(long, value_name = "ADDRESS")]
         http: Option<String>,
     },
+    /// Serve the hub as one MCP server on standard input and output
+    ///
+    /// Uses the running hub, or runs the hub in this process. For clients that start their MCP servers.
+    ///
+    /// Example: linchpin gateway --agent Helper
+    Gateway(gateway::GatewayArgs),
     /// Connect to a server and show its tools, resources and prompts
     ///
     /// Example: linchpin inspect npx -y @modelcontextprotocol/server-everything
@@ -213,6 +220,11 @@ impl CommandContext {
     /// Returns a REST client of the running hub, local or given by `--hub`.
     pub(crate) fn api(&self) -> Result<ApiClient, CliError> {
         ApiClient::find(&self.location, self.hub.as_deref())
+    }
+
+    /// Returns where the files of the local hub are.
+    pub(crate) fn location(&self) -> &LocationArgs {
+        &self.location
     }
 
     /// Returns the paths of the local hub.
@@ -306,6 +318,7 @@ pub(crate) async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Some(Command::Completions { shell }) => print_completions(shell)?,
         Some(Command::Demo { http: None }) => demo::server().run().await.map_err(to_anyhow)?,
         Some(Command::Demo { http: Some(address) }) => serve_demo(&address, json).await?,
+        Some(Command::Gateway(command_args)) => gateway::run(&context, command_args).await?,
         Some(Command::Inspect(server)) => inspect::run(server.target(verbose)?, json).await?,
         Some(Command::Call { tool, args, answers, server }) => {
             let options = call::CallOptions { tool, args, answers, json };

@@ -51,7 +51,12 @@ impl HubPaths {
             "a hub is already running on `{}`{address}: use or stop it, or choose another directory with --data-dir",
             self.data().display()
         );
-        Err(CliError::new(CliErrorKind::Other, text))
+        Err(CliError::new(CliErrorKind::HubRunning, text))
+    }
+
+    /// Returns the path of the socket through which `linchpin gateway` connects clients to the running hub.
+    pub(crate) fn gateway_socket(&self) -> PathBuf {
+        self.data().join("gateway.sock")
     }
 
     /// Returns why `hub.json` is not trusted, if its permissions are insecure.

@@ -4,6 +4,7 @@
 mod certificate;
 pub(crate) mod configured_servers;
 mod file_limit;
+pub(crate) mod gateway_socket;
 mod listen;
 mod startup;
 
@@ -17,16 +18,20 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use linchpin::server::web::Listener;
 use linchpin_hub_core::connection::Processes;
-use linchpin_hub_core::hub::{Hub, LOCAL};
+use linchpin_hub_core::hub::{Hub, LOCAL, LOCAL_USER};
 use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::private_file;
 use linchpin_hub_core::process_guard::ProcessGuard;
+use linchpin_hub_core::{Actor, Subject};
+use linchpin_hub_gateway::Gateway;
 use linchpin_hub_http::HubService;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
+use self::gateway_socket::{GatewaySocket, STDIO_PATH};
 use self::listen::PublicListener;
 use crate::cli::{print, to_anyhow};
 use crate::config::{
@@ -41,6 +46,9 @@ const CONFIG_POLL: Duration = Duration::from_secs(1);
 /// Delay before the configuration file is applied again after a failure. Longer than [`CONFIG_POLL`], because each iteration restarts
 /// the poll.
 const APPLY_RETRY: Duration = Duration::from_secs(3);
+
+/// Time that the first syncs of new servers may delay the client on standard input and output.
+const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Command-line options of the hub process (`linchpin serve`).
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
@@ -96,8 +104,33 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// What the hub process does with its standard output: it prints the URL of the hub, or serves an MCP client.
+enum StandardOutput {
+    /// Prints the URL, as JSON if set.
+    Url { json: bool },
+    /// Serves a client in the name of this agent, or of the local user.
+    Client { agent: Option<String> },
+}
+
 /// Runs the hub (`linchpin serve`) until a termination signal arrives.
 pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bool) -> Result<(), CliError> {
+    run_hub_process(location, options, StandardOutput::Url { json }).await
+}
+
+/// Runs the hub, and serves an MCP client on standard input and output until its input ends.
+pub(crate) async fn run_on_stdio(
+    location: &LocationArgs,
+    options: ServeOptions,
+    agent: Option<String>,
+) -> Result<(), CliError> {
+    run_hub_process(location, options, StandardOutput::Client { agent }).await
+}
+
+async fn run_hub_process(
+    location: &LocationArgs,
+    options: ServeOptions,
+    standard_output: StandardOutput,
+) -> Result<(), CliError> {
     file_limit::raise_limit();
     // From here on, signals no longer terminate the process by default.
     let (mut shutdown_signals, hangup) = (ShutdownSignals::new()?, signal(SignalKind::hangup())?);
@@ -124,6 +157,7 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
         guard: public.as_ref().map(|url| url.guard.clone()).unwrap_or_default(),
         is_secure: is_secure || public.is_some(),
         proxies: watched.config().proxies.clone(),
+        hub_url: Some(hub_url.to_owned()),
         file_problem: Some(watched.subscribe_problem()),
     };
     let service = HubService::new(hub.clone(), Arc::new(SystemPlatform), http_options);
@@ -141,12 +175,11 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
     if let Some(certificate) = public_config.and_then(|config| config.certificate) {
         work.spawn(certificate.watch_files(watched.clone(), until(ShutdownPhase::Draining)));
     }
+    let socket = GatewaySocket::bind(paths.gateway_socket())?;
+    work.spawn(socket.serve(hub.clone(), service.gateway().clone(), until(ShutdownPhase::Draining)));
     work.spawn(watch_config(hub.clone(), watched, hangup, until(ShutdownPhase::Draining)));
-    let (running, ending) = (hub.clone(), until(ShutdownPhase::Stopping));
-    own_tasks.spawn(async move {
-        running.run(ending).await;
-        Ok(())
-    });
+    let (gateway, draining) = (service.gateway().clone(), until(ShutdownPhase::Draining));
+    own_tasks.spawn(run_hub(hub.clone(), gateway, draining, until(ShutdownPhase::Stopping)));
 
     if let Some(exporter) = exporter {
         last.spawn(exporter.run(until(ShutdownPhase::Stopped)));
@@ -159,8 +192,11 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
     if let Some(file) = &options.ready_file {
         write_ready(file, &running).map_err(|error| cannot_write(file, &error))?;
     }
-    if let Err(error) = print_url(&hub, &paths, (&running.url, browser_url), json).await {
-        tracing::warn!(%error, "failed to print the hub URL");
+    match standard_output {
+        StandardOutput::Url { json } => print_url(&hub, &paths, (&running.url, browser_url), json).await,
+        StandardOutput::Client { agent } => {
+            work.spawn(serve_stdio(hub.clone(), service.gateway().clone(), agent));
+        }
     }
     if let Some(public_origin) = public_origin {
         tracing::info!(url = public_origin, "public listener ready");
@@ -202,6 +238,32 @@ pub(crate) async fn run(location: &LocationArgs, options: ServeOptions, json: bo
     drop(spawn_blocking(move || drop((hub, guard))).await);
     drop(lock);
     result
+}
+
+/// Runs the background jobs of the hub and of its gateway.
+async fn run_hub(
+    hub: Arc<Hub>,
+    gateway: Arc<Gateway>,
+    draining: impl Future<Output = ()>,
+    stopping: impl Future<Output = ()>,
+) -> Result<(), CliError> {
+    tokio::join!(gateway.run(draining), hub.run(stopping));
+    Ok(())
+}
+
+/// Serves an MCP client on standard input and output until its input ends.
+async fn serve_stdio(hub: Arc<Hub>, gateway: Arc<Gateway>, agent: Option<String>) -> Result<(), CliError> {
+    let owner = Actor::new(LOCAL, Subject::User(LOCAL_USER));
+    let actor = match &agent {
+        Some(agent) => hub.identity().act_as_agent(owner, agent).await?,
+        None => owner,
+    };
+    // A slow server must not delay the client for long: its tools are announced later.
+    if let Ok(synced) = timeout(FIRST_SYNC_TIMEOUT, hub.registry().sync_new_servers(LOCAL)).await {
+        synced?;
+    }
+    let surface = gateway.surface(actor, owner.subject(), STDIO_PATH).await?;
+    surface.service().run().await.map_err(|error| to_anyhow(error).into())
 }
 
 async fn serve_requests(
@@ -303,7 +365,13 @@ async fn watch_config(
 
 /// Prints the URL of the hub. A terminal shows the URL for browsers, with a one-time login link if possible.
 /// Other output may be stored, so it contains only `url`.
-async fn print_url(
+async fn print_url(hub: &Hub, paths: &HubPaths, urls: (&str, &str), json: bool) {
+    if let Err(error) = try_print_url(hub, paths, urls, json).await {
+        tracing::warn!(%error, "failed to print the hub URL");
+    }
+}
+
+async fn try_print_url(
     hub: &Hub,
     paths: &HubPaths,
     (url, browser_url): (&str, &str),

@@ -267,7 +267,8 @@ impl Client {
         self.typed_call(Method::Complete, &CompleteParams { reference, argument, context: None, meta: None })
     }
 
-    pub(crate) fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
+    /// Like [`Self::complete`], with the parameters of a request.
+    pub fn complete_with(&self, params: &CompleteParams) -> Call<CompleteResult> {
         self.typed_call(Method::Complete, params)
     }
 

@@ -18,6 +18,7 @@ use super::definitions::output::{IntoPrompt, IntoResource, IntoToolOutput};
 use super::definitions::prompt::Prompt;
 use super::definitions::resource::{FallbackHandler, Resource, ResourceArgs, ResourceTemplate};
 use super::definitions::tool::Tool;
+use super::forward::Forward;
 use super::handle::ServerHandle;
 #[cfg(feature = "rounds")]
 use super::input::rounds::StateKeys;
@@ -154,6 +155,14 @@ impl Server {
         RemoteProxy::register(prefix, client, &self.catalog).await?;
         self.may_change = true;
         Ok(self)
+    }
+
+    /// Sets the receiver of forwarded requests: for the definitions of [`ServerHandle::set_forwarded`], and for tools,
+    /// prompts and resources that are not registered.
+    pub fn forward(mut self, to: Arc<dyn Forward>) -> Self {
+        self.may_change = true;
+        let set = self.catalog.set_forward(to);
+        self.record_error(set)
     }
 
     /// Adds a value that all handlers can get by its type: `cx.get::<T>()`, or `State<T>` in macros.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::catalog::{Addable, ListKind, LiveCatalog};
+use super::forward::ForwardedDefinitions;
 use super::skills;
 use crate::Result;
 
@@ -22,6 +23,19 @@ impl ServerHandle {
         let item = item.into_item()?;
         let kind = self.0.change(|catalog| catalog.add(item))?;
         self.0.announce(kind);
+        Ok(())
+    }
+
+    /// Replaces all definitions by these, whose requests go to the receiver that was set with
+    /// [`crate::Server::forward`], and announces the lists that have changed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server has no receiver.
+    pub fn set_forwarded(&self, definitions: ForwardedDefinitions) -> Result<()> {
+        for kind in self.0.set_forwarded(definitions)? {
+            self.0.announce(kind);
+        }
         Ok(())
     }
 

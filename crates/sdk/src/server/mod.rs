@@ -13,6 +13,7 @@ mod catalog;
 mod clock;
 mod connection;
 mod definitions;
+mod forward;
 mod handle;
 #[cfg(feature = "http-server")]
 mod http;
@@ -43,6 +44,8 @@ pub use definitions::resource::{Resource, ResourceTemplate};
 pub use definitions::shared_state::RequiredState;
 pub use definitions::shared_state::State;
 pub use definitions::tool::Tool;
+pub use definitions::uri_template::UriTemplate;
+pub use forward::{Forward, ForwardedDefinitions};
 pub use handle::ServerHandle;
 #[cfg(feature = "auth")]
 pub(crate) use http::listener::bind;

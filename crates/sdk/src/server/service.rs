@@ -189,6 +189,7 @@ impl Service {
             || !catalog.skills.is_empty()
             || self.inner.settings.fallback_reader.is_some()
             || changes;
+        let forwards = self.inner.catalog.forward().is_some();
         let completes = catalog.prompts.iter().any(|prompt| !prompt.completers.is_empty())
             || catalog.templates.iter().any(|template| !template.completers.is_empty());
         ServerCapabilities {
@@ -196,15 +197,24 @@ impl Service {
             resources: any_resources
                 .then_some(ResourcesCapability { subscribe: Some(true), list_changed: Some(true) }),
             prompts: list(catalog.prompts.is_empty()),
-            completions: completes.then(Map::new),
+            completions: (completes || forwards).then(Map::new),
             logging: Some(Map::new()),
             tasks: tasks::capabilities(&catalog),
             extensions: skills::extensions(
                 &catalog,
-                tasks::extensions(&catalog, self.inner.settings.extensions.as_ref()),
+                tasks::extensions(
+                    &catalog,
+                    self.inner.settings.extensions.as_ref(),
+                    catalog.extensions.as_ref(),
+                ),
             ),
             experimental: self.inner.settings.experimental.clone(),
         }
+    }
+
+    /// Returns the instructions for the model.
+    fn instructions(&self) -> Option<String> {
+        self.catalog().instructions.clone().or_else(|| self.inner.settings.instructions.clone())
     }
 
     pub(crate) fn initialize(
@@ -226,7 +236,7 @@ impl Service {
             protocol_version: revision.as_str().to_owned(),
             capabilities: self.capabilities(),
             server_info: self.inner.settings.info.clone(),
-            instructions: self.inner.settings.instructions.clone(),
+            instructions: self.instructions(),
             meta: None,
         };
         Ok((Session::new(revision, client, outbox.clone()), result))
@@ -238,7 +248,7 @@ impl Service {
         DiscoverResult {
             supported_versions: stateless.map(|revision| revision.as_str().to_owned()).collect(),
             capabilities: self.capabilities(),
-            instructions: settings.instructions.clone(),
+            instructions: self.instructions(),
             ttl_ms: Some(settings.cache.ttl_ms),
             cache_scope: Some(settings.cache.scope),
             meta: None,

@@ -105,7 +105,6 @@ impl Session {
         true
     }
 
-    #[cfg(feature = "http-server")]
     pub(crate) fn subscriptions(&self) -> Vec<String> {
         lock(&self.0.subscriptions).iter().cloned().collect()
     }

@@ -1,5 +1,6 @@
 //! Subscription streams of stateless clients, and the routing of notifications to them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use linchpin_jsonrpc::{Id, write};
@@ -99,6 +100,13 @@ impl SubscriptionStreams {
         }
     }
 
+    /// Adds the URIs of the resources that the streams are subscribed to.
+    pub(crate) fn collect_subscriptions(&self, uris: &mut BTreeSet<String>) {
+        for stream in self.open_streams() {
+            uris.extend(stream.filter.resource_subscriptions.iter().flatten().cloned());
+        }
+    }
+
     /// Notifies the subscribed streams of a changed task.
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         let is_interested = |stream: &&Arc<SubscriptionStream>| {
@@ -135,6 +143,9 @@ struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         lock(&self.connection.streams().streams).retain(|stream| !Arc::ptr_eq(stream, &self.stream));
+        if self.stream.filter.resource_subscriptions.is_some() {
+            self.connection.service().live_catalog().subscriptions_changed();
+        }
     }
 }
 
@@ -174,6 +185,9 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
         open.push(stream.clone());
     }
     scope.connection.subscribe_to_changes();
+    if stream.filter.resource_subscriptions.is_some() {
+        scope.service.live_catalog().subscriptions_changed();
+    }
     let closing = StreamGuard { connection: scope.connection.clone(), stream };
     Ok(RequestFuture::pending(
         async move {

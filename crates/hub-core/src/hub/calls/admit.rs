@@ -236,8 +236,20 @@ impl Calls {
             consumed.server = true;
         }
         if needs_approval {
+            if let Some(view) = self.attach(actor, &plan).await? {
+                return Ok(SubmittedCall::recorded(view));
+            }
             plan.caller.report(CallEvent::Status(CallStatus::Pending));
-            self.request_approval(actor, &plan, reason).await?;
+            if let Err(error) = self.request_approval(actor, &plan, reason).await {
+                self.pending_callers.remove(actor.tenant(), plan.id);
+                // An equal request of the same client may have been stored at this moment.
+                let attached = if error.kind() == error::ErrorKind::Conflict {
+                    self.attach(actor, &plan).await?
+                } else {
+                    None
+                };
+                return attached.map(SubmittedCall::recorded).ok_or(error);
+            }
             return self.call(actor, plan.id).await.map(SubmittedCall::recorded);
         }
         self.run_call(actor, plan, reason).await
@@ -389,6 +401,7 @@ impl Calls {
             expires: approval_expires,
             decided: None,
         };
+        let waiting_request = self.waiting_request_change(actor, plan, &approval)?;
         let entry = self.call_entry(actor, "approval.requested", plan).with("reason", reason.code());
         let entry =
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());
@@ -400,6 +413,7 @@ impl Calls {
             .change(StoreChange::InsertCall(Box::new(call)))
             .change(StoreChange::InsertApproval(approval));
         batch.changes.extend(self.version_preconditions(plan));
+        batch.changes.extend(waiting_request);
         // Before the commit: the approval may be used as soon as it is stored.
         self.pending_callers.insert(actor.tenant(), plan, now, approval_expires);
         self.context.store.commit(actor.tenant(), batch).await

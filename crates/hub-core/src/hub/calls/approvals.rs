@@ -106,7 +106,7 @@ impl Calls {
         }
     }
 
-    async fn find_approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Approval> {
+    pub(super) async fn find_approval(&self, tenant: TenantId, id: ApprovalId) -> Result<Approval> {
         self.context.store.approval(tenant, id).await?.ok_or_else(|| Error::not_found("approval", id))
     }
 
@@ -153,24 +153,38 @@ impl Calls {
         rule: Option<ObjectReader>,
     ) -> Result<ApprovalView> {
         actor.require_user()?;
-        let tenant = actor.tenant();
-        let approval = self.find_approval(tenant, id).await?;
+        let approval = self.find_approval(actor.tenant(), id).await?;
+        self.grant(actor, &approval, arguments, rule).await?;
+        self.approval(actor, id).await
+    }
+
+    /// Approves a call for a user, or for the user of the client that calls.
+    pub(super) async fn grant(
+        self: &Arc<Self>,
+        actor: Actor,
+        approval: &Approval,
+        arguments: Option<Value>,
+        rule: Option<ObjectReader>,
+    ) -> Result<()> {
+        let (tenant, id) = (actor.tenant(), approval.id);
         if approval.decision != ApprovalStatus::Open {
             let text = format!("approval {id} is already {}", approval.decision.name());
             return Err(Error::new(error::ErrorKind::Conflict, "approval_decided", text));
         }
-        let (requester, mut plan) = self.load_planned_call(tenant, &approval).await?;
+        let (requester, mut plan) = self.load_planned_call(tenant, approval).await?;
         if plan.binding(requester) != approval.digest {
             let text = "the tool has changed since the approval was requested: deny the approval and call the tool again";
             return Err(Error::new(error::ErrorKind::Conflict, "tool_changed", text));
         }
         let mut entry = self.call_entry(actor, "approval.granted", &plan).with("approval", id.to_string());
+        if actor.agent().is_some() {
+            entry = entry.with("by", "client");
+        }
         // The policy may have changed since the request.
         if let PolicyDecision::Deny(reason) = plan.decision {
             let entry = entry.with("refused", reason.code());
-            self.close_approval(tenant, &approval, ApprovalStatus::Denied, "hub", reason.text(), entry)
-                .await?;
-            return self.approval(actor, id).await;
+            let outcome = (ApprovalStatus::Denied, CallStatus::Denied);
+            return self.close_approval(tenant, approval, outcome, "hub", reason.text(), entry).await;
         }
         let (mut batch, mut digest, at) = (Batch::new(), None, self.context.platform.now());
         if let Some(arguments) = arguments.filter(|arguments| arguments != plan.arguments.value()) {
@@ -202,8 +216,7 @@ impl Calls {
         if let Some(rule) = rule {
             batch = self.add_rule_of_approval(actor, (id, &plan), rule, batch)?;
         }
-        self.start_call(requester, plan, Some(ApprovalUse { id, batch }), "approved").await?;
-        self.approval(actor, id).await
+        self.start_call(requester, plan, Some(ApprovalUse { id, batch }), "approved").await.map(drop)
     }
 
     /// Denies a call that waits for approval. The caller receives the reason.
@@ -223,7 +236,7 @@ impl Calls {
         self.close_approval(
             actor.tenant(),
             &approval,
-            ApprovalStatus::Denied,
+            (ApprovalStatus::Denied, CallStatus::Denied),
             &actor.subject().to_string(),
             &text,
             entry,
@@ -244,8 +257,8 @@ impl Calls {
                     AuditEntry::new(now, "hub", "approval.expired").with("approval", approval.id.to_string());
                 let entry = entry.with("call", approval.call.to_string());
                 let text = "the approval has expired: call the tool again";
-                match self.close_approval(tenant, approval, ApprovalStatus::Expired, "hub", text, entry).await
-                {
+                let outcome = (ApprovalStatus::Expired, CallStatus::Denied);
+                match self.close_approval(tenant, approval, outcome, "hub", text, entry).await {
                     Err(error) if error.kind() != error::ErrorKind::Conflict => return Err(error),
                     _ => {} // expired, or just decided by a user
                 }
@@ -257,11 +270,12 @@ impl Calls {
         }
     }
 
-    async fn close_approval(
+    /// Closes an approval without a call, and ends the call with this status.
+    pub(super) async fn close_approval(
         &self,
         tenant: TenantId,
         approval: &Approval,
-        decision: ApprovalStatus,
+        (decision, status): (ApprovalStatus, CallStatus),
         by: &str,
         text: &str,
         entry: AuditEntry,
@@ -276,16 +290,13 @@ impl Calls {
         };
         let call = self.context.store.call(tenant, approval.call).await?;
         let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
-        let outcome = self.failed_outcome(tenant, call.id, call.server, CallStatus::Denied, text).await;
+        let outcome = self.failed_outcome(tenant, call.id, call.server, status, text).await;
         let finish = StoreChange::FinishCall { call: call.id, outcome };
         let batch = Batch::new().change(decide).change(finish).audit(entry);
         let batch = batch.with_event(event_payloads::approval(approval.id, call.id, decision));
         self.context
             .store
-            .commit(
-                tenant,
-                batch.with_event(event_payloads::call(call.id, call.server, &call.tool, CallStatus::Denied)),
-            )
+            .commit(tenant, batch.with_event(event_payloads::call(call.id, call.server, &call.tool, status)))
             .await
     }
 

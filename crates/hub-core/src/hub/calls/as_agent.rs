@@ -9,7 +9,6 @@ use crate::actor::{Actor, Subject};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::identity::snapshots::AgentSnapshot;
 use crate::server::{CredentialMode, Server};
-use crate::store::DocumentKind;
 use crate::text::shorten;
 
 impl PlannedCall {
@@ -42,12 +41,7 @@ impl Calls {
             return Err(Error::invalid("as_agent", text));
         }
         let (tenant, missing) = (actor.tenant(), || Error::not_found("agent", shorten(name)));
-        let id = if let Ok(id) = name.parse() {
-            id
-        } else {
-            let found = self.context.store.document_by_name(tenant, DocumentKind::Agent, name).await?;
-            found.ok_or_else(missing)?.document.key.id.parse()?
-        };
+        let id = self.identity.find_agent(tenant, name).await?.ok_or_else(missing)?;
         let snapshot = self.identity.agent_snapshot(tenant, id).await?.ok_or_else(missing)?;
         if !snapshot.agent.enabled {
             let text = format!("the agent `{}` is disabled: enable it first", snapshot.agent.name);

@@ -93,7 +93,11 @@ impl Calls {
     }
 
     /// Returns the open approval of a call, if there is one.
-    async fn find_open_approval(&self, tenant: TenantId, call: CallId) -> Result<Option<Approval>> {
+    pub(super) async fn find_open_approval(
+        &self,
+        tenant: TenantId,
+        call: CallId,
+    ) -> Result<Option<Approval>> {
         let filter = ApprovalFilter { call: Some(call), decision: Some(ApprovalStatus::Open) };
         let open =
             self.context.store.approvals(tenant, &filter, &PageRequest { after: None, limit: 1 }).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use linchpin::client::{Call, CallLog, ClientResult, ServerRequest};
 use linchpin::code;
-use linchpin::model::{CallToolResult, ClientCapabilities, ListRootsResult, LogLevel, LogParams, extension};
+use linchpin::model::{CallToolResult, ClientCapabilities, ListRootsResult, LogParams, extension};
 use linchpin::server::Progress;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -16,12 +16,12 @@ use tokio::sync::Notify;
 use super::handle::{CallEvent, CallProgress, CallerChannel};
 use super::plan::PlannedCall;
 use super::server_requests::{ServerRequestKind, ServerRequestView};
-use crate::actor::Actor;
+use crate::actor::{Actor, Subject};
 use crate::connection::all_capabilities;
 use crate::hub::calls::Calls;
 use crate::hub::event_payloads;
 use crate::hub::upstream::access::UpstreamAccess;
-use crate::id::{CallId, ServerRequestId};
+use crate::id::{CallId, ServerId, ServerRequestId};
 use crate::lock::lock;
 
 /// Minimum time between two progress events of a call on the event stream.
@@ -42,11 +42,14 @@ fn call_capabilities(has_sampling: bool) -> Arc<ClientCapabilities> {
 
 /// Exchange between the server of one running call and its caller: progress, log messages and server requests.
 pub(super) struct CallExchange {
-    calls: Arc<Calls>,
-    actor: Actor,
+    pub(super) calls: Arc<Calls>,
+    pub(super) actor: Actor,
     call: CallId,
+    /// Subject whose connection the call uses.
+    subject: Subject,
+    server: ServerId,
     caller: CallerChannel,
-    access: Arc<UpstreamAccess>,
+    pub(super) access: Arc<UpstreamAccess>,
     /// Time at which the call ends at the latest.
     expires: Timestamp,
     /// Progress that is not published yet.
@@ -70,6 +73,8 @@ impl CallExchange {
             calls: calls.clone(),
             actor,
             call: plan.id,
+            subject: plan.upstream_actor(actor).subject(),
+            server: plan.target.server.id,
             caller: plan.caller.clone(),
             access,
             expires,
@@ -87,10 +92,9 @@ impl CallExchange {
             .capabilities(self.capabilities())
             .progress(move |progress| on_progress.add_progress(&progress))
             .on_server_request(move |request| on_request.clone().reply_to(request));
-        if self.caller.has_events() {
-            call.log(LogLevel::Info, move |message| on_log.report_log(message))
-        } else {
-            call
+        match self.caller.log_level() {
+            Some(level) => call.log(level, move |message| on_log.report_log(message)),
+            None => call,
         }
     }
 
@@ -107,14 +111,14 @@ impl CallExchange {
     fn add_progress(&self, progress: &Progress) {
         let message = progress.message().map(|text| self.access.redactor.redact_text(text.to_owned()));
         let progress = CallProgress { progress: progress.done(), total: progress.total(), message };
-        self.caller.report(CallEvent::Progress(progress.clone()));
+        self.caller.report_progress(&progress);
         *lock(&self.progress) = Some(progress);
         self.has_progress.notify_one();
     }
 
     fn report_log(&self, message: CallLog) {
         let data = self.access.redactor.redact(message.params.data);
-        self.caller.report(CallEvent::Log(Box::new(LogParams { data, ..message.params })));
+        self.caller.report_log(LogParams { data, ..message.params });
     }
 
     /// Publishes the progress of the call, at most once per [`PROGRESS_INTERVAL`], until the future is dropped.
@@ -165,9 +169,32 @@ impl CallExchange {
         let id = ServerRequestId::new(&*calls.context.platform);
         let times = (calls.context.platform.now(), self.expires);
         let view = ServerRequestView::new((id, self.call), &request, &self.access.redactor, times);
-        let opened = CallEvent::ServerRequestOpened(Box::new(view.clone()));
-        let opened = self.caller.report_reliably(opened);
-        let reply = calls.wait_for_reply(self.actor, (request, view), opened).await;
+        let event = CallEvent::ServerRequestOpened(Box::new(view.clone()));
+        let is_open = Notify::new();
+        let opened = async {
+            self.caller.report_reliably(event).await;
+            is_open.notify_one();
+        };
+        let reply = match self.caller.options.client.clone() {
+            None => calls.wait_for_reply(self.actor, (request, view), opened).await,
+            Some(client) => {
+                if let ServerRequest::Elicit(elicit) = &request
+                    && let Some(elicitation) = &elicit.elicitation_id
+                {
+                    let key = (self.actor.tenant(), self.subject, self.server, elicitation.clone());
+                    calls.upstream.url_elicitations().insert(key, client.clone(), times.0);
+                }
+                let forwarded = async {
+                    is_open.notified().await;
+                    self.forward_request(&*client, request.clone(), &view).await
+                };
+                tokio::select! {
+                    biased;
+                    reply = calls.wait_for_reply(self.actor, (request.clone(), view.clone()), opened) => reply,
+                    reply = forwarded => reply,
+                }
+            }
+        };
         self.caller.report(CallEvent::ServerRequestClosed(id));
         reply
     }

@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
-use linchpin::model::{LogParams, Root};
+use linchpin::model::{LogLevel, LogParams, Root};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::admit::{CallRequest, SubmittedCall, outcome_of, unknown_outcome_error};
+use super::calling_client::CallingClient;
 use super::plan::PlannedCall;
 use super::records::CallView;
 use super::server_requests::{ServerReply, ServerRequestKind, ServerRequestView};
@@ -27,12 +28,20 @@ const MAX_QUEUED_EVENTS: usize = 256;
 type Outcome = Pin<Box<dyn Future<Output = Result<CallView>> + Send>>;
 
 /// Options of a call: what its caller offers to the server while the call runs.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct CallOptions {
     /// Kinds of server requests that the caller replies to. The hub replies to the others at once.
     pub replies: Vec<ServerRequestKind>,
     /// Roots that the server may read. Default: none.
     pub roots: Vec<Root>,
+    /// Client whose request is the call, if it takes part in the call while it runs.
+    pub client: Option<Arc<dyn CallingClient>>,
+}
+
+impl std::fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallOptions").field("replies", &self.replies).finish_non_exhaustive()
+    }
 }
 
 /// Progress of a call, as its server reports it.
@@ -177,8 +186,28 @@ impl CallerChannel {
         CallerChannel { options: Arc::new(options), events: None }
     }
 
-    pub(in crate::hub) fn has_events(&self) -> bool {
-        self.events.is_some()
+    /// Returns the minimum level of the log messages that the caller receives; `None` if it receives none.
+    pub(in crate::hub) fn log_level(&self) -> Option<LogLevel> {
+        match &self.options.client {
+            Some(client) => client.log_level(),
+            None => self.events.is_some().then_some(LogLevel::Info),
+        }
+    }
+
+    /// Reports progress of the call to its client and to the holder of its handle.
+    pub(in crate::hub) fn report_progress(&self, progress: &CallProgress) {
+        if let Some(client) = &self.options.client {
+            client.progress(progress);
+        }
+        self.report(CallEvent::Progress(progress.clone()));
+    }
+
+    /// Reports a log message of the server to the client of the call and to the holder of its handle.
+    pub(in crate::hub) fn report_log(&self, message: LogParams) {
+        match &self.options.client {
+            Some(client) => client.log(message),
+            None => self.report(CallEvent::Log(Box::new(message))),
+        }
     }
 
     /// Adds an event to the queue of the call handle. If the queue is full, the event is dropped.
@@ -206,9 +235,17 @@ impl PendingCallers {
     pub(super) fn insert(&self, tenant: TenantId, plan: &PlannedCall, now: Timestamp, expires: Timestamp) {
         let (caller, mut callers) = (&plan.caller, lock(&self.0));
         callers.retain(|_, (expires, _)| *expires > now);
-        if caller.has_events() || !caller.options.replies.is_empty() || !caller.options.roots.is_empty() {
+        let CallOptions { replies, roots, client } = &*caller.options;
+        if caller.events.is_some() || client.is_some() || !replies.is_empty() || !roots.is_empty() {
             callers.insert((tenant, plan.id), (expires, caller.clone()));
         }
+    }
+
+    /// Replaces the caller of a pending call, whose client was lost.
+    pub(super) fn replace(&self, tenant: TenantId, call: CallId, caller: &CallerChannel) {
+        let mut callers = lock(&self.0);
+        let expires = callers.get(&(tenant, call)).map_or(Timestamp::MAX, |(expires, _)| *expires);
+        callers.insert((tenant, call), (expires, caller.clone()));
     }
 
     /// Returns the caller of a pending call; one without options if it is not known.

@@ -5,7 +5,9 @@ pub(super) mod admit;
 pub(super) mod approvals;
 pub(super) mod arguments;
 mod as_agent;
+pub(super) mod calling_client;
 pub(super) mod cancel;
+pub(super) mod client_call;
 pub(super) mod deferred;
 pub(super) mod exchange;
 pub(super) mod execute;
@@ -21,6 +23,7 @@ pub(super) mod schema_cache;
 pub(super) mod server_requests;
 pub(super) mod subscriptions;
 pub(super) mod target;
+pub(super) mod waiting_requests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use linchpin::client::{Item, Pages};
 use linchpin::encode::{Encode, to_value};
+use linchpin::model::{CompleteParams, CompleteResult, CompletionReference};
 use linchpin::{CallError, Client, ClientError, Revision, code};
 use serde_json::Value;
 
@@ -145,6 +146,38 @@ impl Calls {
         let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
         let (prompt, redactor) = self.send_read(actor, &server, "failed to get the prompt", send).await?;
         self.bounded(&redactor, to_value(&prompt, Revision::LATEST))
+    }
+
+    /// Completes an argument of a prompt or a variable of a resource template of a server. Completions are not recorded
+    /// in the audit.
+    pub async fn complete(
+        &self,
+        actor: Actor,
+        server: &str,
+        params: &CompleteParams,
+    ) -> Result<CompleteResult> {
+        let entry = |server: &str| {
+            self.context.entry(actor, "call.rate_limited").with("server", server).with("list", "completions")
+        };
+        self.consume_rate_limit(actor, || entry(server)).await?;
+        let server = self.registry.visible_server(actor, server).await?;
+        let agent = self.reading_agent(actor).await?;
+        let is_selected = |agent: &Agent| match &params.reference {
+            CompletionReference::Prompt { name, .. } => agent.may_render(server.id, name),
+            CompletionReference::Resource { uri } => agent.may_read_template(server.id, uri),
+        };
+        if agent.as_ref().is_some_and(|(agent, _)| !is_selected(agent)) {
+            return Err(Error::not_found("prompt or resource template", "of this completion"));
+        }
+        self.consume_server_rate_limit(actor, &server, || entry(&server.id.to_string())).await?;
+        let send = |client: Client| client.complete_with(params).into_future();
+        let (result, redactor) =
+            self.send_read(actor, &server, "failed to complete the argument", send).await?;
+        let result = redactor.redact(to_value(&result, Revision::LATEST));
+        serde_json::from_value(result).map_err(|error| {
+            let text = format!("the completions of the server cannot be redacted: {error}");
+            Error::new(crate::ErrorKind::Internal, "completion_unreadable", text)
+        })
     }
 
     /// Returns the calling agent with its version. `None` for a user, who may use all resources and prompts.

@@ -7,9 +7,10 @@ use super::tokens::TokenRecord;
 use crate::actor::{Actor, Subject};
 use crate::agent::Agent;
 use crate::approval_rule::ApprovalRule;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{AgentId, TenantId, TokenId};
 use crate::store::{DocumentKey, DocumentKind};
+use crate::text::shorten;
 
 /// Agent with the version of its document and its approval rules.
 pub(in crate::hub) struct AgentSnapshot {
@@ -52,6 +53,25 @@ impl Identity {
         let snapshot = Arc::new(AgentSnapshot { agent, version, rules });
         self.agents.insert(generation, key, snapshot.clone());
         Ok(Some(snapshot))
+    }
+
+    /// Finds an agent by id or name.
+    pub(in crate::hub) async fn find_agent(&self, tenant: TenantId, name: &str) -> Result<Option<AgentId>> {
+        if let Ok(id) = name.parse() {
+            return Ok(Some(id));
+        }
+        let found = self.context.store.document_by_name(tenant, DocumentKind::Agent, name).await?;
+        found.map(|stored| stored.document.key.id.parse()).transpose()
+    }
+
+    /// Returns the actor of an enabled agent, by id or name, in whose place the caller acts: a user for any agent, an
+    /// agent only for itself.
+    pub async fn act_as_agent(&self, actor: Actor, name: &str) -> Result<Actor> {
+        let missing = || Error::not_found("agent", shorten(name));
+        let (tenant, found) = (actor.tenant(), self.find_agent(actor.tenant(), name).await?);
+        let id = found.filter(|id| actor.agent().is_none_or(|own| own == *id)).ok_or_else(missing)?;
+        let snapshot = self.agent_snapshot(tenant, id).await?.filter(|snapshot| snapshot.agent.enabled);
+        snapshot.map(|_| Actor::new(tenant, Subject::Agent(id))).ok_or_else(missing)
     }
 
     /// Returns an API token by its id. In a cluster it is always read from the store: another hub may have revoked it.

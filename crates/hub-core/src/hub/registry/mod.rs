@@ -5,6 +5,7 @@ pub(super) mod directory;
 mod reconcile;
 pub(super) mod records;
 pub(super) mod servers;
+pub(super) mod surface;
 pub(super) mod tools;
 pub(super) mod views;
 

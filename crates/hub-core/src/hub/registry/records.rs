@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::hub::document;
-use crate::hub::upstream::server_info::{FeatureCounts, ServerInfo};
+use crate::hub::upstream::{features::FeatureCounts, server_info::ServerInfo};
 use crate::id::ServerId;
 use crate::server::{RemoteEndpoint, Server, ServerSettings, Transport};
 use crate::store::{Document, DocumentKind};

@@ -195,6 +195,7 @@ impl Registry {
                 DocumentKind::Contact,
                 DocumentKind::Lease,
                 DocumentKind::Trace,
+                DocumentKind::Features,
             ]
             .map(|kind| delete_children(kind, id)),
         );

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::connection::ConnectionStatus;
-use crate::hub::upstream::server_info::{OfferedFeatures, ServerInfo};
+use crate::hub::upstream::features::OfferedFeatures;
+use crate::hub::upstream::server_info::ServerInfo;
 use crate::id::ServerId;
 use crate::server::{Authentication, ConnectionLimits, CredentialMode};
 use crate::tool::SkippedTool;

@@ -16,7 +16,8 @@ use crate::error::{self, Error, Result};
 use crate::hub::registry::servers::ensure_declared;
 use crate::hub::registry::tools::listing::ToolListing;
 use crate::hub::upstream::Upstream;
-use crate::hub::upstream::server_info::{OfferedFeatures, ServerInfo, ServerReport};
+use crate::hub::upstream::features::{FeatureDefinitions, OfferedFeatures};
+use crate::hub::upstream::server_info::{ServerInfo, ServerReport};
 use crate::id::{ServerId, TenantId};
 use crate::secrets::redact::Redactor;
 use crate::server::{Authentication, CredentialMode, Server, ServerDraft};
@@ -106,7 +107,7 @@ impl Upstream {
         let client = self.connections.connect_unpooled(actor, server, proof).await?;
         let redactor = Redactor::for_server(server, proof, Some(self.context.keys.hub_secrets()));
         let (tools, info) = (list_tools(&client).await, ServerInfo::of(&client, &redactor));
-        let features = OfferedFeatures::list(&client, &redactor).await;
+        let features = FeatureDefinitions::list(&client, &redactor).await.map(|listed| listed.names());
         client.close().await;
         let tools = tools.map_err(|error| {
             request_error(server, &redactor, "the tools of the server cannot be listed", &error)
@@ -197,11 +198,11 @@ impl Upstream {
                 }
                 Ok(tools) => {
                     let redactor = client.redactor.clone();
-                    // Resources and prompts are only counted: a failure must not affect the tools.
+                    // A failure to list resources and prompts must not affect the tools.
                     let log = |error: &ClientError| {
                         tracing::debug!(server.id = %server.id, %error, "failed to list the resources or prompts of a server");
                     };
-                    let features = OfferedFeatures::list(&client, &redactor).await.inspect_err(log).ok();
+                    let features = FeatureDefinitions::list(&client, &redactor).await.inspect_err(log).ok();
                     let report = ServerReport { info: ServerInfo::of(&client, &redactor), features };
                     return Ok((tools, report, redactor));
                 }

@@ -5,9 +5,11 @@ mod commit_effects;
 pub(super) mod connect;
 pub(super) mod credentials;
 mod env_secrets;
+pub(super) mod features;
 pub mod oauth;
 pub(super) mod server_info;
 pub(super) mod subscriptions;
+pub(super) mod url_elicitations;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use linchpin::egress::Egress;
 use self::access::UpstreamAccess;
 use self::oauth::OAuthBroker;
 use self::subscriptions::Subscriptions;
+use self::url_elicitations::UrlElicitations;
 use super::audit::Audit;
 use super::context::HubContext;
 use super::registry::directory::ServerDirectory;
@@ -37,6 +40,7 @@ pub struct Upstream {
     access: Snapshots<(TenantId, ServerId, Subject), UpstreamAccess>,
     oauth_broker: OAuthBroker,
     subscriptions: Arc<Subscriptions>,
+    url_elicitations: Arc<UrlElicitations>,
     /// Tasks that hold the connections of the subscriptions.
     subscription_tasks: TaskSet,
     /// Servers whose tools are to be listed again.
@@ -64,7 +68,13 @@ impl Upstream {
         let updated = move |tenant, subject, server, uri: &str| {
             subscribed.updated(tenant, subject, server, uri);
         };
+        let url_elicitations = Arc::<UrlElicitations>::default();
+        let open_elicitations = url_elicitations.clone();
+        let completed = move |tenant, subject, server, elicitation: &str| {
+            open_elicitations.complete(tenant, subject, server, elicitation);
+        };
         let connections = connections
+            .on_elicitation_completed(Arc::new(completed))
             .on_denied(audit.denial_recorder())
             .on_resource_updated(Arc::new(updated))
             .with_hub_secrets(context.keys.hub_secrets().clone());
@@ -78,9 +88,15 @@ impl Upstream {
             access,
             oauth_broker,
             subscriptions,
+            url_elicitations,
             subscription_tasks,
             sync_queue,
         }
+    }
+
+    /// Returns the accepted URL elicitations.
+    pub(in crate::hub) fn url_elicitations(&self) -> &UrlElicitations {
+        &self.url_elicitations
     }
 
     pub(in crate::hub) fn change_egress(&self, egress: &Egress) {

@@ -1,20 +1,20 @@
-//! What a server reports: its name, version, revision, instructions and capabilities, and the names of what it offers.
+//! What a server reports: its name, version, revision, instructions and capabilities.
 //! All of it is text of a foreign server: secrets are redacted, lengths bounded and invisible characters escaped.
 
-use linchpin::client::{Item, Pages};
+use linchpin::Client;
 use linchpin::encode::to_value;
-use linchpin::{CallError, Client, ClientError, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::features::FeatureDefinitions;
 use crate::secrets::redact::Redactor;
 use crate::text::escape_invisible;
 
 /// Maximum number of characters of the instructions.
 const MAX_INSTRUCTIONS_LEN: usize = 8_000;
 /// Maximum number of characters of a name, title, version or URI.
-const MAX_NAME_LEN: usize = 500;
+pub(super) const MAX_NAME_LEN: usize = 500;
 /// Maximum number of reported capabilities.
 const MAX_CAPABILITIES: usize = 100;
 
@@ -36,30 +36,11 @@ pub struct ServerInfo {
     pub instructions: Option<String>,
 }
 
-/// Number of items of the lists of a server, except its tools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::hub) struct FeatureCounts {
-    pub(in crate::hub) resources: usize,
-    pub(in crate::hub) resource_templates: usize,
-    pub(in crate::hub) prompts: usize,
-}
-
-/// Names of what a server offers, except its tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct OfferedFeatures {
-    /// URIs of the resources of the server.
-    pub resources: Vec<String>,
-    /// URI templates of the resource templates of the server.
-    pub resource_templates: Vec<String>,
-    /// Names of the prompts of the server.
-    pub prompts: Vec<String>,
-}
-
 /// What a server reports to one subject. `features` is absent if they could not be listed.
 #[derive(Debug, Clone, Default)]
 pub(in crate::hub) struct ServerReport {
     pub(in crate::hub) info: ServerInfo,
-    pub(in crate::hub) features: Option<OfferedFeatures>,
+    pub(in crate::hub) features: Option<FeatureDefinitions>,
 }
 
 impl ServerInfo {
@@ -78,43 +59,6 @@ impl ServerInfo {
     }
 }
 
-impl OfferedFeatures {
-    /// Lists what the server of a connection offers. A list whose capability it does not declare is empty.
-    pub(in crate::hub) async fn list(client: &Client, redactor: &Redactor) -> Result<Self, ClientError> {
-        let (mut features, capabilities) = (OfferedFeatures::default(), client.capabilities());
-        if capabilities.resources.is_some() {
-            features.resources = names(client.resources(), |item| &item.uri, redactor).await?;
-            features.resource_templates =
-                names(client.resource_templates(), |item| &item.uri_template, redactor).await?;
-        }
-        if capabilities.prompts.is_some() {
-            features.prompts = names(client.prompts(), |item| &item.name, redactor).await?;
-        }
-        Ok(features)
-    }
-
-    /// Adds what the server offers to another subject.
-    pub(in crate::hub) fn add(&mut self, other: OfferedFeatures) {
-        for (own, other) in [
-            (&mut self.resources, other.resources),
-            (&mut self.resource_templates, other.resource_templates),
-            (&mut self.prompts, other.prompts),
-        ] {
-            own.extend(other);
-            own.sort_unstable();
-            own.dedup();
-        }
-    }
-
-    pub(in crate::hub) fn counts(&self) -> FeatureCounts {
-        FeatureCounts {
-            resources: self.resources.len(),
-            resource_templates: self.resource_templates.len(),
-            prompts: self.prompts.len(),
-        }
-    }
-}
-
 impl ServerReport {
     /// Adds what the server reports to another subject.
     pub(in crate::hub) fn add(&mut self, other: ServerReport) {
@@ -124,21 +68,6 @@ impl ServerReport {
             (own @ None, other) => *own = other,
             (Some(_), None) => {}
         }
-    }
-}
-
-async fn names<T: Item>(
-    pages: Pages<T>,
-    name: impl Fn(&T) -> &String,
-    redactor: &Redactor,
-) -> Result<Vec<String>, ClientError> {
-    match pages.fresh().all().await {
-        Ok(items) => Ok(items.iter().map(|item| bounded(name(item), MAX_NAME_LEN, redactor)).collect()),
-        // A server with resources need not support templates.
-        Err(ClientError::Call(CallError::Rejected(error))) if error.code == code::METHOD_NOT_FOUND => {
-            Ok(Vec::new())
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -156,7 +85,7 @@ fn capability_names(capabilities: &Value, redactor: &Redactor) -> Vec<String> {
 }
 
 /// Redacts secrets in a text of a server, escapes invisible characters and bounds the length.
-fn bounded(text: &str, max_len: usize, redactor: &Redactor) -> String {
+pub(super) fn bounded(text: &str, max_len: usize, redactor: &Redactor) -> String {
     // Redact the complete text: a secret must not be recognizable by its first characters.
     let text = redactor.redact_text(text.to_owned());
     let mut bounded: String = escape_invisible(&text.chars().take(max_len).collect::<String>());
@@ -199,18 +128,5 @@ mod tests {
         assert_eq!(bounded("a\u{200b}b\nc", 10, &redactor), "a\\u{200b}b\nc");
         assert_eq!(bounded("abcd", 4, &redactor), "abcd");
         assert_eq!(bounded("abcde", 4, &redactor), "abcd…");
-    }
-
-    #[test]
-    fn features_of_several_subjects_are_counted_once() {
-        let features = |resources: &[&str]| {
-            let resources = resources.iter().map(|&uri| uri.to_owned()).collect();
-            Some(OfferedFeatures { resources, ..OfferedFeatures::default() })
-        };
-        let mut report = ServerReport::default();
-        for features in [None, features(&["a", "b"]), features(&["b", "c"]), None] {
-            report.add(ServerReport { info: ServerInfo::default(), features });
-        }
-        assert_eq!(report.features.unwrap().counts().resources, 3);
     }
 }

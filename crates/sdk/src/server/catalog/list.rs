@@ -48,6 +48,12 @@ impl<T: CatalogEntry> CatalogList<T> {
         Ok(())
     }
 
+    /// Returns whether another list has the same definitions in the same order.
+    pub(crate) fn has_same_definitions(&self, other: &Self) -> bool {
+        self.items.len() == other.items.len()
+            && self.iter().zip(other.iter()).all(|(one, other)| one.definition() == other.definition())
+    }
+
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         let Some(at) = self.index.remove(name) else { return false };
         self.items.remove(at);

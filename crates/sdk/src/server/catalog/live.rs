@@ -1,16 +1,18 @@
 //! Catalog of a running server, and the notification of clients about its changes.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use super::Catalog;
-use crate::Result;
 use crate::lock::lock;
+use crate::server::forward::{Forward, ForwardedDefinitions};
 use crate::server::{ClientState, spawn};
+use crate::{Error, Result};
 
 /// Time within which changes of the lists are announced together.
 const ANNOUNCE_DELAY: Duration = Duration::from_millis(20);
@@ -33,6 +35,10 @@ pub(crate) struct LiveCatalog {
     pending_changes: Mutex<Vec<ListKind>>,
     /// Objects that must live as long as the server, such as clients of remote servers.
     held_values: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    /// Receiver of the requests for forwarded definitions.
+    forward: OnceLock<Arc<dyn Forward>>,
+    /// Whether the receiver will be notified of changed resource subscriptions.
+    has_changed_subscriptions: AtomicBool,
 }
 
 impl LiveCatalog {
@@ -44,6 +50,56 @@ impl LiveCatalog {
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Catalog) -> Result<T>) -> Result<T> {
         let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut catalog))
+    }
+
+    /// Sets the receiver of forwarded requests.
+    pub(crate) fn set_forward(&self, to: Arc<dyn Forward>) -> Result<()> {
+        self.forward.set(to).map_err(|_| Error::setup("`forward` is set more than once"))
+    }
+
+    /// Returns the receiver of forwarded requests, if there is one.
+    pub(crate) fn forward(&self) -> Option<&Arc<dyn Forward>> {
+        self.forward.get()
+    }
+
+    /// Replaces the catalog by forwarded definitions. Returns the lists that have changed.
+    pub(crate) fn set_forwarded(&self, definitions: ForwardedDefinitions) -> Result<Vec<ListKind>> {
+        let to = self.forward().ok_or_else(|| {
+            Error::setup("the server has no receiver of forwarded requests: set it with `forward`")
+        })?;
+        let next = definitions.into_catalog(to);
+        self.change(|catalog| {
+            let changed = [
+                (ListKind::Tools, !catalog.tools.has_same_definitions(&next.tools)),
+                (
+                    ListKind::Resources,
+                    !catalog.resources.has_same_definitions(&next.resources)
+                        || !catalog.templates.has_same_definitions(&next.templates),
+                ),
+                (ListKind::Prompts, !catalog.prompts.has_same_definitions(&next.prompts)),
+            ];
+            *catalog = next;
+            Ok(changed.into_iter().filter_map(|(kind, has_changed)| has_changed.then_some(kind)).collect())
+        })
+    }
+
+    /// Notifies the receiver of forwarded requests, after a short delay, of the resources that clients are subscribed
+    /// to.
+    pub(crate) fn subscriptions_changed(self: &Arc<Self>) {
+        let (Some(to), Some(runtime)) = (self.forward(), self.runtime()) else { return };
+        if self.has_changed_subscriptions.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (live, to) = (Arc::downgrade(self), to.clone());
+        spawn(&runtime, async move {
+            tokio::time::sleep(ANNOUNCE_DELAY).await;
+            let mut uris = BTreeSet::new();
+            if let Some(live) = live.upgrade() {
+                live.has_changed_subscriptions.store(false, Ordering::Release);
+                live.clients().iter().for_each(|client| client.collect_subscriptions(&mut uris));
+            }
+            to.subscriptions_changed(uris);
+        });
     }
 
     /// Retains a value for as long as the server lives.
@@ -61,11 +117,15 @@ impl LiveCatalog {
 
     /// Removes a disconnected client from the list of clients that receive change notifications. A remaining weak
     /// pointer would hold its memory.
-    pub(crate) fn remove_client(&self, caller: &ClientState) {
+    pub(crate) fn remove_client(self: &Arc<Self>, caller: &ClientState) {
         let mut callers = lock(&self.clients);
         callers.remove(&address(caller));
         if callers.capacity() > 64 && callers.capacity() > 8 * callers.len() {
             callers.shrink_to_fit();
+        }
+        drop(callers);
+        if caller.has_subscriptions() {
+            self.subscriptions_changed();
         }
     }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) use list::{CatalogEntry, CatalogList};
 pub(crate) use live::{ListKind, LiveCatalog};
 
+use linchpin_protocol::model::Meta;
+
 use super::definitions::prompt::PromptEntry;
 use super::definitions::resource::{ResourceEntry, TemplateEntry};
 use super::definitions::shared_state::{RequiredState, StateMap};
@@ -105,6 +107,10 @@ pub(crate) struct Catalog {
     pub(crate) templates: CatalogList<TemplateEntry>,
     pub(crate) prompts: CatalogList<PromptEntry>,
     pub(crate) skills: CatalogList<SkillEntry>,
+    /// Instructions that replace those of the server.
+    pub(crate) instructions: Option<String>,
+    /// Extensions that are added to those of the server.
+    pub(crate) extensions: Option<Meta>,
 }
 
 impl Catalog {

@@ -1,6 +1,6 @@
 //! State of one client that all its requests share, and notifications to it that belong to no request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -130,6 +130,19 @@ impl ClientState {
             });
         }
         self.streams.resource_updated(uri, |message| self.notify(message));
+    }
+
+    /// Returns whether the client is subscribed to any resource.
+    pub(crate) fn has_subscriptions(&self) -> bool {
+        let mut uris = BTreeSet::new();
+        self.collect_subscriptions(&mut uris);
+        !uris.is_empty()
+    }
+
+    /// Adds the URIs of the resources that the client is subscribed to.
+    pub(crate) fn collect_subscriptions(&self, uris: &mut BTreeSet<String>) {
+        uris.extend(self.session.get().into_iter().flat_map(Session::subscriptions));
+        self.streams.collect_subscriptions(uris);
     }
 
     pub(crate) fn task_changed(&self, params: &TaskStatusParams) {

@@ -52,6 +52,7 @@ impl Connection {
         for uri in subscriptions {
             let _ = session.subscribe(uri); // within the limit when it was saved
         }
+        self.service().live_catalog().subscriptions_changed();
         Some(())
     }
 

@@ -3,7 +3,7 @@
 use linchpin_protocol::model;
 
 /// Borrowed definition of a registered tool, resource, template, prompt or skill, for visibility filters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DefinitionRef<'a> {
     /// Definition of a tool.
     Tool(&'a model::Tool),

@@ -232,6 +232,7 @@ impl Tool {
             call,
             timeout: self.timeout,
             requests_input_first: self.requests_input_first,
+            task_delay: Duration::ZERO,
             scopes: self.scopes.into(),
             input_check,
             output_check,
@@ -259,6 +260,8 @@ pub struct ToolEntry {
     pub(crate) scopes: Box<[String]>,
     input_check: Option<Validator>,
     output_check: Option<Validator>,
+    /// Time after which a call becomes a task if the server decides that.
+    pub(crate) task_delay: Duration,
     /// Whether the Rust type guarantees that results match the output schema, as long as no number has become `null`.
     output_guaranteed: bool,
     /// Parameters of the tool that clients mirror into HTTP headers.
@@ -281,6 +284,7 @@ impl ToolEntry {
             call,
             timeout: None,
             requests_input_first: false,
+            task_delay: Duration::ZERO,
             scopes: Box::default(),
             input_check: None,
             output_check: None,
@@ -288,6 +292,11 @@ impl ToolEntry {
             state: None,
             required_state: Vec::new(),
         }
+    }
+
+    /// Returns the tool with a time after which its calls become tasks.
+    pub(in crate::server) fn with_task_delay(self, delay: Duration) -> Self {
+        ToolEntry { task_delay: delay, ..self }
     }
 
     /// Returns the tool under another name, with the shared state of the mounted server that it comes from.
@@ -301,6 +310,7 @@ impl ToolEntry {
             mirror: mirror(&definition),
             definition,
             requests_input_first: self.requests_input_first,
+            task_delay: self.task_delay,
             scopes: self.scopes.clone(),
             required_state: self.required_state.clone(),
             call: Box::new(MountedTool(self)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Parsed URI template of a resource template, which is matched against URIs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UriTemplate {
+pub struct UriTemplate {
     parts: Vec<Part>,
     query: Option<Vec<String>>,
 }
@@ -18,7 +18,7 @@ enum Part {
 
 impl UriTemplate {
     /// Parses a URI template. Fails if it is malformed or cannot be matched.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut template = UriTemplate { parts: Vec::new(), query: None };
         let mut rest = text;
         while !rest.is_empty() {
@@ -77,7 +77,7 @@ impl UriTemplate {
     }
 
     /// Returns the names of all variables of the URI template.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
         let path = self.parts.iter().filter_map(|part| match part {
             Part::Variable { name, .. } => Some(&**name),
             Part::Literal(_) => None,
@@ -86,7 +86,7 @@ impl UriTemplate {
     }
 
     /// Matches a URI and returns the values of the variables, or `None` if it does not match.
-    pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
+    pub fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let mut values = BTreeMap::new();
         let (mut rest, query) = match (&self.query, uri.split_once('?')) {
             (Some(_), Some((path, query))) => (path, Some(query)),

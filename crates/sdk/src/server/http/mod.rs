@@ -154,6 +154,12 @@ impl HttpEndpoint {
         self
     }
 
+    /// Replaces the check of the `Host` and `Origin` headers, with all hosts and origins that were allowed before.
+    pub fn origin_guard(mut self, guard: OriginGuard) -> Self {
+        self.options.guard = guard;
+        self
+    }
+
     /// Disables sessions: each request of a session-era client stands alone, and handlers cannot send requests to the
     /// client.
     pub fn stateless(mut self) -> Self {

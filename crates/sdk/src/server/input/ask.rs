@@ -50,6 +50,11 @@ impl Context {
         self.unnamed().elicit_url(message, url).await
     }
 
+    /// Returns the elicitation by URL with this id that was sent with [`Self::send_server_request`], to report its end.
+    pub fn url_elicitation(&self, id: impl Into<String>) -> UrlElicitation {
+        UrlElicitation::new(self, id.into())
+    }
+
     /// Elicits input from the user with full control over the parameters and the result.
     pub async fn elicit_with(&self, params: ElicitParams) -> Result<ElicitResult> {
         self.unnamed().elicit_with(params).await
@@ -103,17 +108,23 @@ impl Context {
     }
 
     /// Returns whether the client supports this server request and can be reached now.
-    pub(crate) fn can_request(&self, request: &ServerRequest) -> bool {
+    pub fn can_request(&self, request: &ServerRequest) -> bool {
         request.missing_capability(self.capabilities(), self.revision()).is_none()
             && request.unsupported_field(self.revision()).is_none()
             && self.check_reachable().is_ok()
     }
 
-    pub(crate) async fn send_server_request(&self, request: ServerRequest) -> Result<ClientResult> {
+    /// Sends a server request of any kind to the client, for example one of another server that is forwarded.
+    pub async fn send_server_request(&self, request: ServerRequest) -> Result<ClientResult> {
         self.send_named_request(None, request).await
     }
 
-    async fn send_named_request(&self, name: Option<&str>, question: ServerRequest) -> Result<ClientResult> {
+    async fn send_named_request(
+        &self,
+        name: Option<&str>,
+        mut question: ServerRequest,
+    ) -> Result<ClientResult> {
+        question.add_missing_id(self.revision(), crate::server::random_id);
         if let Some(required) = question.missing_capability(self.capabilities(), self.revision()) {
             return Err(self.missing_capability(&question, required));
         }
@@ -258,6 +269,11 @@ impl NamedRequest<'_> {
             ClientResult::Elicit(result) => Ok(result),
             _ => Err(kind_mismatch()),
         }
+    }
+
+    /// Sends a server request of any kind to the client.
+    pub async fn send_server_request(self, request: ServerRequest) -> Result<ClientResult> {
+        self.cx.send_named_request(self.name, request).await
     }
 
     /// Samples the client's model with a text or a conversation.

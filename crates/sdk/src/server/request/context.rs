@@ -139,7 +139,8 @@ impl Context {
         lock(&self.0.current_request).connection.clone()
     }
 
-    pub(crate) fn revision(&self) -> Revision {
+    /// Returns the protocol revision of the request.
+    pub fn revision(&self) -> Revision {
         self.0.revision
     }
 
@@ -282,21 +283,37 @@ impl Context {
         self.send(Method::Progress.name(), &params);
     }
 
-    pub(crate) fn wants_progress(&self) -> bool {
+    /// Returns whether the client has requested progress notifications.
+    pub fn wants_progress(&self) -> bool {
         self.current_request().meta.progress_token.is_some()
     }
 
     /// Sends a log message, if the client wants messages of this level.
     pub fn log(&self, level: LogLevel, data: impl Into<Value>) {
-        let min_level = match self.0.revision.era() {
+        if self.wants_log(level) {
+            let logger = Some(self.0.service.settings().info.name.clone());
+            self.send(Method::Log.name(), &LogParams { level, logger, data: data.into(), meta: None });
+        }
+    }
+
+    /// Sends a log message of another server with its logger and metadata, if the client wants messages of this level.
+    pub fn forward_log(&self, message: &LogParams) {
+        if self.wants_log(message.level) {
+            self.send(Method::Log.name(), message);
+        }
+    }
+
+    fn wants_log(&self, level: LogLevel) -> bool {
+        self.log_level().is_some_and(|min_level| level >= min_level)
+    }
+
+    /// Returns the minimum level of the log messages that the client wants; `None` if it wants none.
+    pub fn log_level(&self) -> Option<LogLevel> {
+        match self.0.revision.era() {
             Era::Session => {
                 self.connection().and_then(|connection| connection.session().map(Session::log_level))
             }
             Era::Stateless => self.current_request().meta.log_level,
-        };
-        if min_level.is_some_and(|min_level| level >= min_level) {
-            let logger = Some(self.0.service.settings().info.name.clone());
-            self.send(Method::Log.name(), &LogParams { level, logger, data: data.into(), meta: None });
         }
     }
 
@@ -368,7 +385,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(done: f64, total: Option<f64>, message: Option<String>) -> Self {
+    /// Creates a progress from its parts.
+    pub fn new(done: f64, total: Option<f64>, message: Option<String>) -> Self {
         Progress { done, total, message }
     }
 

@@ -20,7 +20,7 @@ use crate::server::catalog::{CatalogEntry, CatalogList};
 use crate::server::definitions::tool::ToolEntry;
 use crate::server::input::rounds;
 use crate::server::session::MAX_URI_LEN;
-use crate::server::{DefinitionRef, skills, subscriptions, tasks};
+use crate::server::{DefinitionRef, forward, skills, subscriptions, tasks};
 use crate::{Error, Result};
 
 /// Starts the handler of a request, through the layers if there are any.
@@ -117,8 +117,14 @@ pub(in crate::server) fn is_visible(scope: &RequestScope<'_>, item: DefinitionRe
 
 fn call_tool(scope: &RequestScope<'_>, call: &CallTool<'_>) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    let tool = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.definition()));
-    let tool = tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
+    let registered = catalog.tools.find(&call.name).filter(|tool| is_visible(scope, tool.definition()));
+    let forwarded = || {
+        let to = scope.service.live_catalog().forward()?;
+        Some(Arc::new(forward::unregistered_tool(&call.name, to)))
+    };
+    let tool = registered.cloned().or_else(forwarded);
+    let tool =
+        &tool.ok_or_else(|| ProtocolError::invalid("/name", format!("Unknown tool: {}", call.name)))?;
     scope.set_tool(tool);
     // A layer may have chosen another tool than the client named.
     scope.connection.check_tool(Some(tool))?;
@@ -176,15 +182,23 @@ fn read_resource(scope: &RequestScope<'_>, uri: &str) -> Result<RequestFuture> {
     if let Some(reading) = skills::read(scope, &catalog, uri) {
         return Ok(RequestFuture::pending(reading, into_result));
     }
-    match &scope.service.settings().fallback_reader {
-        Some(catch_all) => Ok(RequestFuture::pending(catch_all.read(uri, scope), into_result)),
-        None => Err(Error::resource_not_found(uri)),
-    }
+    let reading = match (&scope.service.settings().fallback_reader, scope.service.live_catalog().forward()) {
+        (Some(catch_all), _) => catch_all.read(uri, scope),
+        (None, Some(to)) => to.read_resource(uri, scope.context()),
+        (None, None) => return Err(Error::resource_not_found(uri)),
+    };
+    Ok(RequestFuture::pending(reading, into_result))
 }
 
 fn get_prompt(scope: &RequestScope<'_>, params: &GetPromptParams) -> Result<RequestFuture> {
     let catalog = scope.service.catalog();
-    let prompt = catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.definition()));
+    let registered =
+        catalog.prompts.find(&params.name).filter(|prompt| is_visible(scope, prompt.definition()));
+    let forwarded = || {
+        let to = scope.service.live_catalog().forward()?;
+        Some(Arc::new(forward::unregistered_prompt(&params.name, to)))
+    };
+    let prompt = registered.cloned().or_else(forwarded);
     let prompt = prompt.ok_or_else(|| unknown_prompt("/name", &params.name))?;
     scope.set_target(&prompt.name, prompt.state.as_ref());
     let empty = std::collections::BTreeMap::new();
@@ -230,6 +244,7 @@ pub(in crate::server) fn can_subscribe(scope: &RequestScope<'_>, uri: &str) -> b
     uri.len() <= MAX_URI_LEN
         && (catalog.resources.find(uri).is_some_and(|resource| is_visible(scope, resource.definition()))
             || scope.service.settings().fallback_reader.is_some()
+            || scope.service.live_catalog().forward().is_some()
             || templates
                 .any(|template| template.matches(uri).is_some() && is_visible(scope, template.definition())))
 }
@@ -246,6 +261,7 @@ fn subscribe(scope: &RequestScope<'_>, params: SubscribeParams) -> Result<Reques
         )
         .into());
     }
+    scope.service.live_catalog().subscriptions_changed();
     Ok(completed(EmptyResultBody))
 }
 
@@ -253,6 +269,7 @@ fn unsubscribe(scope: &RequestScope<'_>, params: &SubscribeParams) -> RequestFut
     if let Some(session) = scope.connection.session() {
         session.unsubscribe(&params.uri);
     }
+    scope.service.live_catalog().subscriptions_changed();
     completed(EmptyResultBody)
 }
 

@@ -93,9 +93,12 @@ pub(crate) fn capabilities(catalog: &Catalog) -> Option<TasksCapability> {
     })
 }
 
-/// Adds the tasks extension, if a tool can run as a task.
-pub(crate) fn extensions(catalog: &Catalog, others: Option<&Meta>) -> Option<Meta> {
+/// Returns the extensions of the server, with the forwarded ones and, if a tool can run as a task, the tasks extension.
+pub(crate) fn extensions(catalog: &Catalog, others: Option<&Meta>, forwarded: Option<&Meta>) -> Option<Meta> {
     let mut all = others.cloned();
+    if let Some(forwarded) = forwarded {
+        all.get_or_insert_default().extend(forwarded.clone());
+    }
     if capabilities(catalog).is_some() {
         all.get_or_insert_default().entry(extension::TASKS).or_insert_with(|| json!({}));
     }
@@ -188,9 +191,10 @@ pub(crate) fn call(
         .into());
     }
     let session = scope.connection.name().to_owned();
-    if tool.requests_input_first && scope.revision.era() == Era::Stateless {
+    let is_delayed = if_slow && !tool.task_delay.is_zero();
+    if (tool.requests_input_first || is_delayed) && scope.revision.era() == Era::Stateless {
         let (context, work) = (scope.context(), dispatch::start_tool(scope, tool, call));
-        return Ok(RequestFuture::WithOutcome(Box::pin(drive_initial_requests(
+        return Ok(RequestFuture::WithOutcome(Box::pin(drive_before_task(
             context,
             tool.clone(),
             work,
@@ -236,17 +240,19 @@ fn record(
     }
 }
 
-/// Runs a tool call without a task while it waits only for replies to its own server requests. When it waits for
-/// anything else, it becomes a task.
-async fn drive_initial_requests(
+/// Runs a tool call without a task for the task delay of the tool, and while it waits only for replies to its own server
+/// requests. When it waits for anything else, it becomes a task.
+async fn drive_before_task(
     context: Context,
     tool: Arc<ToolEntry>,
     mut work: RequestFuture,
     session: String,
 ) -> RequestOutcome {
+    let mut delay = std::pin::pin!(tokio::time::sleep(tool.task_delay));
     let first = poll_fn(|cx| match work.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending if context.mailbox().has_open() => Poll::Pending,
+        Poll::Pending if !tool.task_delay.is_zero() => delay.as_mut().poll(cx).map(|()| None),
         Poll::Pending => Poll::Ready(None),
     });
     if let Some(outcome) = first.await {

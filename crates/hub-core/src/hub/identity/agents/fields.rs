@@ -66,6 +66,9 @@ impl Identity {
         if is_present(&form, "enabled") {
             agent.enabled = form.boolean("enabled")?.unwrap_or(true);
         }
+        if is_present(&form, "client_approvals") {
+            agent.client_approvals = form.boolean("client_approvals")?.unwrap_or(true);
+        }
         let limits = [
             ("calls_per_minute", RATE_RANGE, &mut agent.calls_per_minute),
             ("max_concurrent_calls", CONCURRENCY_RANGE, &mut agent.max_concurrent_calls),

@@ -36,6 +36,9 @@ pub struct AgentSummary {
     pub calls_per_minute: Option<u32>,
     /// Maximum number of concurrent calls.
     pub max_concurrent_calls: Option<u32>,
+    /// Whether the client of the agent may ask its own user to approve a call, by elicitation. Otherwise calls are approved
+    /// only in the hub.
+    pub client_approvals: bool,
     /// Number of servers that the agent may use.
     pub server_count: usize,
     /// Number of tools: the selected ones, and all known tools of servers without a selection.
@@ -125,6 +128,7 @@ impl Identity {
             enabled: true,
             calls_per_minute: None,
             max_concurrent_calls: None,
+            client_approvals: true,
             created: now,
             updated: now,
         };
@@ -223,6 +227,7 @@ impl Identity {
             enabled: agent.enabled,
             calls_per_minute: agent.calls_per_minute,
             max_concurrent_calls: agent.max_concurrent_calls,
+            client_approvals: agent.client_approvals,
             server_count: agent.servers.len(),
             tool_count,
             created: agent.created,

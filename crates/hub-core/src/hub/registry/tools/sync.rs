@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::listing::ToolListing;
 use super::sync_queue::{ServerKey, SyncTicket};
@@ -21,7 +22,8 @@ use crate::events::NewEvent;
 use crate::hub::registry::Registry;
 use crate::hub::registry::records::ServerContact;
 use crate::hub::registry::views::ServerOffers;
-use crate::hub::upstream::server_info::{OfferedFeatures, ServerReport};
+use crate::hub::upstream::features::FeatureDefinitions;
+use crate::hub::upstream::server_info::ServerReport;
 use crate::hub::{document, event_payloads, upsert};
 use crate::id::{AgentId, ServerId, TenantId};
 use crate::lock::lock;
@@ -109,6 +111,24 @@ impl Registry {
         Ok(())
     }
 
+    /// Lists the tools of the enabled servers that were never synced, so that their first client finds them.
+    pub async fn sync_new_servers(self: &Arc<Self>, tenant: TenantId) -> Result<()> {
+        let mut syncs = JoinSet::new();
+        for server in self.servers.list_servers(tenant).await? {
+            let is_new = self.servers.contact(tenant, server.id).await?.0.last_synced.is_none();
+            if server.settings.enabled && is_new {
+                let registry = self.clone();
+                syncs.spawn(async move { registry.sync_queued((tenant, server.id)).await });
+            }
+        }
+        while let Some(synced) = syncs.join_next().await {
+            if let Ok(Err(error)) = synced {
+                tracing::debug!(%error, "failed to sync the tools of a new server");
+            }
+        }
+        Ok(())
+    }
+
     /// Schedules the periodic syncs of a tenant that are due.
     pub(in crate::hub) async fn schedule_due_syncs(
         &self,
@@ -161,7 +181,7 @@ impl Registry {
                         // versions.
                         Err(error) if error.kind() == error::ErrorKind::Conflict && attempts > 0 => {}
                         done => {
-                            let features = report.features.unwrap_or_default();
+                            let features = report.features.unwrap_or_default().names();
                             let offers = ServerOffers { tools: listed.names(), features };
                             break done.map(|found| (found, offers));
                         }
@@ -278,6 +298,9 @@ impl Registry {
         }
         found.tools = listed.tools.len() + others;
         let has_changes = !batch.changes.is_empty();
+        let (features_change, has_new_features) =
+            self.features_change(tenant, server.id, listed, report).await?;
+        batch.changes.extend(features_change);
         let (before, version) = self.servers.contact(tenant, server.id).await?;
         if before.server_version > server.version {
             return Ok(found); // a newer version of the server was synced
@@ -289,7 +312,7 @@ impl Registry {
             server_version: server.version,
             tools: found.tools,
             info: Some(report.info.clone()),
-            features: report.features.as_ref().map(OfferedFeatures::counts).or(before.features),
+            features: report.features.as_ref().map(FeatureDefinitions::counts).or(before.features),
             skipped: found.skipped.clone(),
         };
         batch = batch.change(upsert(
@@ -301,6 +324,9 @@ impl Registry {
         }
         if has_changes {
             batch = batch.with_event(changed_tools_event(server.id, &found));
+        }
+        if has_new_features {
+            batch = batch.with_event(event_payloads::server(server.id, "features_changed"));
         }
         let require_server = StoreChange::RequireExists(DocumentKey::new(DocumentKind::Server, server.id));
         let (tool_names, id) = (self.tool_names.clone(), server.id);
@@ -318,6 +344,28 @@ impl Registry {
             tracing::warn!(server = slug, server.id = %server.id, tools, "skipping unusable tools of a server");
         }
         Ok(found)
+    }
+
+    /// Returns the change that stores the listed resources and prompts of a server, if they have changed.
+    async fn features_change(
+        &self,
+        tenant: TenantId,
+        server: ServerId,
+        listed: &ToolListing,
+        report: &ServerReport,
+    ) -> Result<(Option<StoreChange>, bool)> {
+        let Some(features) = &report.features else { return Ok((None, false)) };
+        let stored = self.context.load::<FeatureDefinitions>(tenant, DocumentKind::Features, server).await?;
+        let (before, version) = stored.unwrap_or_default();
+        let mut features = features.clone();
+        if listed.is_partial {
+            features.add(before.clone());
+        }
+        if version > 0 && features == before {
+            return Ok((None, false));
+        }
+        let document = document(DocumentKind::Features, server, &features)?.with_parent(server);
+        Ok((Some(upsert(document, version)), features != before))
     }
 
     fn change_entry(&self, server: &Server, action: &'static str, tool: &ToolRecord) -> audit::AuditEntry {

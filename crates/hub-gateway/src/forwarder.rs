@@ -1,0 +1,147 @@
+//! Forwarder of one caller: passes the requests of its clients to the hub, which makes all access decisions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use linchpin::model::{
+    CallToolResult, CompleteParams, CompleteResult, CompletionReference, GetPromptResult, ReadResourceResult,
+};
+use linchpin::server::Forward;
+use linchpin::{Context, Error};
+use linchpin_hub_core::Actor;
+use linchpin_hub_core::hub::Hub;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+
+use crate::definitions::Names;
+use crate::errors::{prompt_error, resource_error, unknown_prompt, unreadable};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Forwarder of the requests of one caller.
+pub(crate) struct Forwarder {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) actor: Actor,
+    /// URL of the hub for users, where they approve calls.
+    pub(crate) hub_url: Option<String>,
+    names: RwLock<Arc<Names>>,
+    /// URIs of the resources that clients of the surface are subscribed to.
+    subscribed: Mutex<BTreeSet<String>>,
+    /// Notified when a client of any surface has changed its subscriptions.
+    subscriptions_changed: Arc<Notify>,
+}
+
+impl Forwarder {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        actor: Actor,
+        hub_url: Option<String>,
+        subscriptions_changed: Arc<Notify>,
+    ) -> Arc<Self> {
+        let (names, subscribed) = (RwLock::default(), Mutex::default());
+        Arc::new(Forwarder { hub, actor, hub_url, names, subscribed, subscriptions_changed })
+    }
+
+    pub(crate) fn names(&self) -> Arc<Names> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_names(&self, names: Names) {
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+    }
+
+    /// Returns the URIs of the resources that clients are subscribed to.
+    pub(crate) fn subscribed(&self) -> BTreeSet<String> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Forwarder as the receiver of the requests of a server.
+pub(crate) struct Receiver(pub(crate) Arc<Forwarder>);
+
+impl Forward for Receiver {
+    fn call_tool(
+        &self,
+        name: &str,
+        arguments: Box<RawValue>,
+        cx: Context,
+    ) -> BoxFuture<Result<CallToolResult, Error>> {
+        let (forwarder, name) = (self.0.clone(), name.to_owned());
+        Box::pin(async move { forwarder.call_tool(name, &arguments, cx).await })
+    }
+
+    fn read_resource(&self, uri: &str, _cx: Context) -> BoxFuture<Result<ReadResourceResult, Error>> {
+        let (forwarder, uri) = (self.0.clone(), uri.to_owned());
+        Box::pin(async move { forwarder.read_resource(&uri).await })
+    }
+
+    fn get_prompt(
+        &self,
+        name: &str,
+        arguments: BTreeMap<String, String>,
+        _cx: Context,
+    ) -> BoxFuture<Result<GetPromptResult, Error>> {
+        let (forwarder, name) = (self.0.clone(), name.to_owned());
+        Box::pin(async move { forwarder.get_prompt(&name, arguments).await })
+    }
+
+    fn complete(&self, params: CompleteParams, _cx: Context) -> BoxFuture<Result<CompleteResult, Error>> {
+        let forwarder = self.0.clone();
+        Box::pin(async move { forwarder.complete(params).await })
+    }
+
+    fn subscriptions_changed(&self, uris: BTreeSet<String>) {
+        *self.0.subscribed.lock().unwrap_or_else(PoisonError::into_inner) = uris;
+        self.0.subscriptions_changed.notify_one();
+    }
+}
+
+impl Forwarder {
+    async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, Error> {
+        let names = self.names();
+        let (server, upstream_uri) = names.uris.resolve(uri).ok_or_else(|| Error::resource_not_found(uri))?;
+        let read = self.hub.calls().read_resource(self.actor, server, upstream_uri).await;
+        let mut result = read.map_err(|error| resource_error(&error, uri))?;
+        for contents in result["contents"].as_array_mut().into_iter().flatten() {
+            if contents["uri"] == upstream_uri {
+                contents["uri"] = uri.into(); // the client recognizes the resource by the URI that it requested
+            } else {
+                names.uris.rewrite(server, contents);
+            }
+        }
+        serde_json::from_value(result).map_err(|error| unreadable("resource", &error))
+    }
+
+    async fn get_prompt(
+        &self,
+        name: &str,
+        arguments: BTreeMap<String, String>,
+    ) -> Result<GetPromptResult, Error> {
+        let names = self.names();
+        let (server, prompt) = names.prompt(name).ok_or_else(|| unknown_prompt(name))?;
+        let rendered = self.hub.calls().get_prompt(self.actor, server, prompt, arguments).await;
+        let mut result = rendered.map_err(|error| prompt_error(&error, name))?;
+        names.uris.rewrite(server, &mut result["messages"]);
+        serde_json::from_value(result).map_err(|error| unreadable("prompt", &error))
+    }
+
+    async fn complete(&self, params: CompleteParams) -> Result<CompleteResult, Error> {
+        let names = self.names();
+        let (server, reference) = match &params.reference {
+            CompletionReference::Prompt { name, title } => {
+                let (server, prompt) = names.prompt(name).ok_or_else(|| unknown_prompt(name))?;
+                (server, CompletionReference::Prompt { name: prompt.to_owned(), title: title.clone() })
+            }
+            CompletionReference::Resource { uri } => {
+                let unknown =
+                    || Error::invalid_params("/ref/uri", format!("Unknown resource template: {uri}"));
+                let (server, template) = names.uris.resolve_template(uri).ok_or_else(unknown)?;
+                (server, CompletionReference::Resource { uri: template.to_owned() })
+            }
+        };
+        let params = CompleteParams { reference, meta: None, ..params };
+        let completed = self.hub.calls().complete(self.actor, server, &params).await;
+        completed.map_err(|error| prompt_error(&error, "of the completion"))
+    }
+}

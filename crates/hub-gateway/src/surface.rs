@@ -1,0 +1,177 @@
+//! Surface of a caller: an MCP server with everything that the caller may use, kept current.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use linchpin::server::{HttpService, ServerHandle};
+use linchpin::{Server, Service, StateKey, StateKeys};
+use linchpin_hub_core::events::Event;
+use linchpin_hub_core::hub::Hub;
+use linchpin_hub_core::{Error, ErrorKind, Result, Subject};
+use tokio::sync::{Mutex, Notify};
+
+use crate::definitions::definitions;
+use crate::forwarder::{Forwarder, Receiver};
+use crate::{GatewayOptions, SurfaceKey};
+
+/// Kind of the event that a subscribed resource was updated.
+const RESOURCE_EVENT: &str = "resource.updated";
+/// Maximum number of sessions of one caller.
+const MAX_SESSIONS: usize = 2_000;
+
+/// MCP server with everything that one caller may use.
+pub struct Surface {
+    forwarder: Arc<Forwarder>,
+    /// Subject whose token the clients present. A user may act as an agent.
+    owner: Subject,
+    service: Service,
+    handle: ServerHandle,
+    http: HttpService,
+    /// Generation of the stored records that the definitions were built from.
+    generation: AtomicU64,
+    /// Lock held while the definitions are built, so that older ones never replace newer ones.
+    refresh_lock: Mutex<()>,
+    /// Subscribed resources: slug of the server and upstream URI, by the URI of the clients.
+    subscriptions: Mutex<HashMap<String, (String, String)>>,
+}
+
+impl Surface {
+    pub(crate) fn new(
+        hub: &Arc<Hub>,
+        SurfaceKey { actor, owner, path }: &SurfaceKey,
+        options: &GatewayOptions,
+        subscriptions_changed: &Arc<Notify>,
+    ) -> Result<Arc<Self>> {
+        let hub_url = options.hub_url.clone();
+        let forwarder = Forwarder::new(hub.clone(), *actor, hub_url, subscriptions_changed.clone());
+        let failed = |error: linchpin::Error| {
+            Error::new(ErrorKind::Internal, "gateway_failed", format!("the gateway cannot start: {error}"))
+        };
+        let principal = actor.subject().to_string();
+        let service = Server::new("linchpin", env!("CARGO_PKG_VERSION"))
+            .title("Linchpin")
+            .keys(StateKeys::new(StateKey::new(&hub.gateway_key())))
+            .audience(format!("linchpin gateway {}", actor.tenant()))
+            .forward(Arc::new(Receiver(forwarder.clone())))
+            .build()
+            .map_err(failed)?;
+        let mut guard = options.guard.clone();
+        guard.allow_any_host(); // the listener of the hub has checked the host
+        let endpoint = service.http().path(path.as_str()).legacy_sse().origin_guard(guard);
+        let http = endpoint
+            .max_sessions(MAX_SESSIONS)
+            .max_sessions_per_principal(MAX_SESSIONS)
+            .principal(move |_| Ok(Some(principal.clone())))
+            .into_service()
+            .map_err(failed)?;
+        Ok(Arc::new(Surface {
+            forwarder,
+            owner: *owner,
+            handle: service.handle(),
+            service,
+            http,
+            generation: AtomicU64::new(u64::MAX),
+            refresh_lock: Mutex::default(),
+            subscriptions: Mutex::default(),
+        }))
+    }
+
+    /// Returns the MCP server of the surface, for other transports than HTTP.
+    pub fn service(&self) -> Service {
+        self.service.for_principal(self.forwarder.actor.subject().to_string())
+    }
+
+    pub(crate) fn http(&self) -> &HttpService {
+        &self.http
+    }
+
+    /// Builds the definitions again if a stored record has changed, and notifies the clients of changed lists.
+    pub async fn refresh(&self) -> Result<()> {
+        let registry = self.forwarder.hub.registry();
+        if self.generation.load(Ordering::Acquire) == registry.generation() {
+            return Ok(());
+        }
+        let _refreshing = self.refresh_lock.lock().await;
+        let generation = registry.generation();
+        if self.generation.load(Ordering::Acquire) == generation {
+            return Ok(());
+        }
+        let surfaces = match registry.surface(self.forwarder.actor).await {
+            // A removed or disabled agent may use nothing.
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            surfaces => surfaces?,
+        };
+        if surfaces.is_empty() {
+            self.http.close_streams(); // the agent may be disabled, so that its tokens are rejected
+        }
+        let (definitions, names) = definitions(&surfaces);
+        self.forwarder.set_names(names);
+        self.handle.set_forwarded(definitions).map_err(|error| {
+            Error::new(
+                ErrorKind::Internal,
+                "gateway_failed",
+                format!("the definitions cannot be set: {error}"),
+            )
+        })?;
+        self.generation.store(generation, Ordering::Release);
+        Ok(())
+    }
+
+    /// Subscribes at the servers to the resources that clients are subscribed to, and ends other subscriptions.
+    pub(crate) async fn update_subscriptions(&self) {
+        let uris = self.forwarder.subscribed();
+        let (names, calls, actor) =
+            (self.forwarder.names(), self.forwarder.hub.calls(), self.forwarder.actor);
+        let mut subscriptions = self.subscriptions.lock().await;
+        let ended: Vec<_> = subscriptions.keys().filter(|uri| !uris.contains(*uri)).cloned().collect();
+        for uri in ended {
+            let Some((server, upstream_uri)) = subscriptions.remove(&uri) else { continue };
+            if let Err(error) = calls.unsubscribe(actor, &server, &upstream_uri).await {
+                tracing::debug!(server, %error, "failed to unsubscribe from a resource for a gateway client");
+            }
+        }
+        for uri in &uris {
+            if subscriptions.contains_key(uri) {
+                continue;
+            }
+            let Some((server, upstream_uri)) = names.uris.resolve(uri) else { continue };
+            match calls.subscribe(actor, server, upstream_uri).await {
+                Ok(_) => {
+                    subscriptions.insert(uri.clone(), (server.to_owned(), upstream_uri.to_owned()));
+                }
+                Err(error) => {
+                    tracing::debug!(server, %error, "failed to subscribe to a resource for a gateway client");
+                }
+            }
+        }
+    }
+
+    /// Passes an event of the hub on to the clients that it concerns.
+    pub(crate) fn handle_event(&self, event: &Event) {
+        if event.tenant != self.forwarder.actor.tenant() {
+            return;
+        }
+        if event.kind == RESOURCE_EVENT {
+            self.resource_updated(event);
+        } else if event.subject_without_access() == Some(self.owner) {
+            // The clients connect again, and their tokens are checked.
+            self.http.close_streams();
+        }
+    }
+
+    /// Notifies the subscribers of a resource of which the hub reports an update.
+    fn resource_updated(&self, event: &Event) {
+        let subject = self.forwarder.actor.subject().to_string();
+        let server = event.body["server"].as_str().and_then(|server| server.parse().ok());
+        let (Some(uri), Some(server)) = (event.body["uri"].as_str(), server) else { return };
+        let names = self.forwarder.names();
+        if let Some(slug) = names.uris.slug(server).filter(|_| event.body["subject"] == subject) {
+            self.handle.resource_updated(&names.uris.public(slug, uri));
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.http.close_streams();
+    }
+}
