@@ -15,7 +15,8 @@ use support::{run, run_command};
 
 const PAGE: &str = "docs/guide/permissions.md";
 /// Commands that do not use the REST API of a hub, or only that of a hub on this machine.
-const LOCAL: [&str; 12] = [
+const LOCAL: [&str; 13] = [
+    "gateway",
     "serve",
     "backup",
     "restore",

@@ -46,3 +46,4 @@ mod trace_context;
 mod uncertain_commits;
 #[path = "../support/upstream.rs"]
 mod upstream;
+mod waiting_requests;

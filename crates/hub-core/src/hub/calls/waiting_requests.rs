@@ -114,7 +114,7 @@ impl Calls {
     }
 
     /// Withdraws the requests whose clients are gone, and forgets results that no client has collected.
-    pub(in crate::hub) async fn withdraw_lost_requests(&self, tenant: TenantId) -> Result<()> {
+    pub async fn withdraw_lost_requests(&self, tenant: TenantId) -> Result<()> {
         let now = self.context.platform.now();
         let requests =
             self.context.load_all::<WaitingRequest>(tenant, DocumentKind::WaitingRequest, None).await?;
