@@ -72,18 +72,14 @@ pub struct Agent {
     /// Concurrency limit: calls in flight. Default: unlimited.
     #[serde(default, rename = "calls_at_once")]
     pub max_concurrent_calls: Option<u32>,
-    /// Whether the client of the agent may ask its own user to approve a call.
-    #[serde(default = "default_client_approvals")]
+    /// Whether the client of the agent may ask its own user to approve a call. Not for agents of earlier versions, which
+    /// were added without this choice.
+    #[serde(default)]
     pub client_approvals: bool,
     /// Time at which the agent was created.
     pub created: Timestamp,
     /// Time of the last change of the agent.
     pub updated: Timestamp,
-}
-
-/// Agents of earlier versions have no such field.
-fn default_client_approvals() -> bool {
-    true
 }
 
 impl Agent {

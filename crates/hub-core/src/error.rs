@@ -4,6 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use linchpin::ErrorObject;
+
 use crate::text::shorten;
 
 /// Kind of a hub error, which determines the HTTP status of a response.
@@ -38,6 +40,8 @@ pub struct Error {
     field: Option<String>,
     message: String,
     retry_after: Option<Duration>,
+    /// JSON-RPC error with which a server rejected the request, with secrets redacted.
+    rejection: Option<Box<ErrorObject>>,
 }
 
 /// Result of a hub operation.
@@ -46,7 +50,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// Creates an error with a stable code.
     pub fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
-        Error { kind, code, field: None, message: message.into(), retry_after: None }
+        Error { kind, code, field: None, message: message.into(), retry_after: None, rejection: None }
     }
 
     /// Creates an error about an invalid field.
@@ -58,6 +62,12 @@ impl Error {
     #[must_use]
     pub fn with_field(self, field: impl Into<String>) -> Self {
         Error { field: Some(field.into()), ..self }
+    }
+
+    /// Sets the JSON-RPC error with which a server rejected the request.
+    #[must_use]
+    pub(crate) fn with_rejection(self, rejection: Option<ErrorObject>) -> Self {
+        Error { rejection: rejection.map(Box::new), ..self }
     }
 
     /// Sets the time after which a retry may succeed, rounded up to seconds.
@@ -99,6 +109,11 @@ impl Error {
     /// Returns the field that caused the error.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
+    }
+
+    /// Returns the JSON-RPC error with which a server rejected the request, with secrets redacted.
+    pub fn rejection(&self) -> Option<&ErrorObject> {
+        self.rejection.as_deref()
     }
 
     /// Returns the time after which a retry may succeed, if it is known.

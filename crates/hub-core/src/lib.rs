@@ -55,4 +55,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use permission::Permission;
 pub use platform::Platform;
 pub use secrets::scan::is_secret_name;
-pub use text::escape_invisible;
+pub use text::{escape_invisible, shorten};

@@ -5,7 +5,7 @@ use linchpin::hidden_characters::is_hidden;
 use crate::error::{Error, Result};
 
 /// Shortens untrusted text for use within a message: one line of at most 40 characters.
-pub(crate) fn shorten(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(40).collect()
 }
 

@@ -2,16 +2,17 @@
 //! that; otherwise a user decides in the hub while the client receives progress.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use linchpin::Context;
 use linchpin::client::{ClientResult, ServerRequest};
 use linchpin::model::{ElicitAction, ElicitMode, ElicitParams};
+use linchpin::{Context, Era};
 use linchpin_hub_core::hub::{CLIENT_LOST_TIMEOUT, CallView};
 use linchpin_hub_core::id::ApprovalId;
 use linchpin_hub_core::store::CallStatus;
 use linchpin_hub_core::{Result, escape_invisible};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::client_link::empty_elicitation;
@@ -19,14 +20,14 @@ use crate::forwarder::Forwarder;
 
 /// Interval of the progress notifications to a client that waits.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
-/// Number of progress notifications between two records that the client is present.
+/// Step of the progress while the call waits: tiny, so that any progress of the tool is larger.
+const PROGRESS_STEP: f64 = 1e-9;
+/// Number of ticks of [`PROGRESS_INTERVAL`] between two records that the client is present.
 const PRESENCE_TICKS: u64 = 8;
 /// Time for which a client without a session may show an elicitation before it counts as gone.
 const ELICITATION_TIMEOUT: Duration = Duration::from_mins(12);
 /// Maximum size of arguments that are shown in an elicitation, in bytes.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
-/// Name of the elicitation, under which clients without a session reply to it.
-const ELICITATION_NAME: &str = "approval";
 
 /// Decision of the user of a client.
 enum ClientDecision {
@@ -38,23 +39,26 @@ enum ClientDecision {
 impl Forwarder {
     /// Waits until a call that waits for an approval, or runs at another hub, has finished.
     pub(crate) async fn wait_for_outcome(&self, call: CallView, cx: &Context) -> Result<CallView> {
-        let calls = self.hub.calls();
-        let finished = calls.wait(self.actor, call.id);
-        let mut finished = std::pin::pin!(finished);
-        let mut is_pending = call.status == CallStatus::Pending;
-        if is_pending && let Some(approval) = call.approval {
-            let asked = self.ask_client(&call, approval, cx);
+        let is_pending = AtomicBool::new(call.status == CallStatus::Pending);
+        let (mut finished, mut presence) = (
+            std::pin::pin!(self.hub.calls().wait(self.actor, call.id)),
+            std::pin::pin!(self.report_presence(&call, &is_pending, cx)),
+        );
+        if let Some(approval) = call.approval.filter(|_| is_pending.load(Ordering::Relaxed)) {
+            let mut asked = std::pin::pin!(self.ask_client(&call, approval, cx));
             tokio::select! {
                 biased;
                 finished = &mut finished => return finished,
-                asked = asked => is_pending = matches!(asked?, ClientDecision::Undecided),
+                decision = &mut asked => {
+                    is_pending.store(matches!(decision?, ClientDecision::Undecided), Ordering::Relaxed);
+                }
+                never = &mut presence => match never {},
             }
         }
-        let presence = self.report_presence(&call, is_pending, cx);
         tokio::select! {
             biased;
             finished = &mut finished => finished,
-            failed = presence => failed.map(|never| match never {}),
+            never = &mut presence => match never {},
         }
     }
 
@@ -71,9 +75,12 @@ impl Forwarder {
         if !cx.can_request(&request) || !calls.accepts_client_approvals(self.actor).await? {
             return Ok(ClientDecision::Undecided);
         }
-        // A client without a session is not connected while its user decides.
-        calls.attend(self.actor, call.id, ELICITATION_TIMEOUT).await?;
-        let decision = elicit(request, cx).await;
+        if cx.revision().era() == Era::Stateless {
+            // The client is not connected while its user decides.
+            calls.attend(self.actor, call.id, ELICITATION_TIMEOUT).await?;
+        }
+        // A name that the client cannot know before it is asked.
+        let decision = elicit(request, &format!("approval-{approval}"), cx).await;
         if let ClientDecision::Decided(is_approved) = decision {
             match calls.decide_by_client(self.actor, approval, is_approved).await {
                 // A user of the hub has decided at this moment: the outcome says so.
@@ -85,20 +92,22 @@ impl Forwarder {
     }
 
     /// Reports progress to the client while the call waits, and records that the client is present.
-    async fn report_presence(&self, call: &CallView, is_pending: bool, cx: &Context) -> Result<Infallible> {
+    async fn report_presence(&self, call: &CallView, is_pending: &AtomicBool, cx: &Context) -> Infallible {
         let mut ticks = interval(PROGRESS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let place = self.hub_url.as_deref().unwrap_or("the hub");
         let message = format!("waiting for a user to approve the call in {place}");
-        let mut count = 0_u64;
+        let (mut count, mut progress) = (0_u64, 0.0);
         loop {
             ticks.tick().await;
-            if is_pending {
-                #[expect(clippy::cast_precision_loss, reason = "the count stays small")]
-                cx.progress(linchpin::Progress::new(count as f64 + 1.0, None, Some(message.clone())));
+            if is_pending.load(Ordering::Relaxed) {
+                progress += PROGRESS_STEP;
+                cx.progress(linchpin::Progress::new(progress, None, Some(message.clone())));
             }
-            if count.is_multiple_of(PRESENCE_TICKS) {
-                self.hub.calls().attend(self.actor, call.id, CLIENT_LOST_TIMEOUT).await?;
+            if count.is_multiple_of(PRESENCE_TICKS)
+                && let Err(error) = self.hub.calls().attend(self.actor, call.id, CLIENT_LOST_TIMEOUT).await
+            {
+                tracing::debug!(call.id = %call.id, %error, "failed to record the presence of a client");
             }
             count += 1;
         }
@@ -106,10 +115,10 @@ impl Forwarder {
 }
 
 /// Sends the elicitation to the client. An error counts as no decision: a user of the hub can still decide.
-async fn elicit(request: ServerRequest, cx: &Context) -> ClientDecision {
-    match cx.named(ELICITATION_NAME).send_server_request(request).await {
+async fn elicit(request: ServerRequest, name: &str, cx: &Context) -> ClientDecision {
+    match cx.named(name).send_server_request(request).await {
         Ok(ClientResult::Elicit(result)) => match (result.action, result.content) {
-            (ElicitAction::Accept, Some(content)) => match content["decision"].as_str() {
+            (ElicitAction::Accept, Some(content)) => match content.get("decision").and_then(Value::as_str) {
                 Some("approve") => ClientDecision::Decided(true),
                 Some("deny") => ClientDecision::Decided(false),
                 _ => ClientDecision::Undecided,

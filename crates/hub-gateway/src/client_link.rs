@@ -1,40 +1,83 @@
 //! Link from a running call of the hub back to the MCP client that sent it.
 
-use linchpin::Context;
+use std::sync::{Arc, OnceLock};
+
 use linchpin::client::ServerRequest;
 use linchpin::model::{CreateMessageParams, ElicitMode, ElicitParams, ElicitSchema, LogLevel, LogParams};
-use linchpin_hub_core::hub::{CallProgress, CallingClient, ClientReply, ServerRequestKind};
+use linchpin::{Context, Error, ErrorKind};
+use linchpin_hub_core::hub::{CallOptions, CallProgress, CallingClient, ClientReply, ServerRequestKind};
 use serde_json::Map;
 
 /// Client that sent the request of a call.
-pub(crate) struct ClientLink(pub(crate) Context);
+struct ClientLink {
+    cx: Context,
+    invalid_reply: InvalidReply,
+}
+
+/// Protocol error of a reply of the client, which is the response to its request instead of a result.
+#[derive(Clone, Default)]
+pub(crate) struct InvalidReply(Arc<OnceLock<Error>>);
+
+impl InvalidReply {
+    /// Returns the error, if there is one.
+    pub(crate) fn take(self) -> Option<Error> {
+        copy_of(self.0.get()?)
+    }
+}
+
+/// Returns a copy of a protocol error.
+fn copy_of(error: &Error) -> Option<Error> {
+    match error.kind() {
+        ErrorKind::Protocol(error) => Some(error.clone().into()),
+        _ => None,
+    }
+}
 
 impl CallingClient for ClientLink {
     fn progress(&self, progress: &CallProgress) {
         let CallProgress { progress, total, message } = progress.clone();
-        self.0.progress(linchpin::Progress::new(progress, total, message));
+        self.cx.progress(linchpin::Progress::new(progress, total, message));
     }
 
     fn log(&self, message: LogParams) {
-        self.0.forward_log(&message);
+        self.cx.forward_log(&message);
     }
 
     fn log_level(&self) -> Option<LogLevel> {
-        self.0.log_level()
+        self.cx.log_level()
+    }
+
+    fn task_started(&self) {
+        self.cx.become_task();
     }
 
     fn elicitation_completed(&self, id: &str) {
-        self.0.url_elicitation(id).complete();
+        self.cx.url_elicitation(id).complete();
     }
 
-    fn reply(&self, request: ServerRequest) -> ClientReply {
-        let cx = self.0.clone();
-        Box::pin(async move { cx.send_server_request(request).await })
+    fn reply(&self, request: ServerRequest, name: Option<String>) -> ClientReply {
+        let (cx, invalid_reply) = (self.cx.clone(), self.invalid_reply.clone());
+        Box::pin(async move {
+            let reply = cx.forward_server_request(request, name.as_deref()).await;
+            if let Some(error) = reply.as_ref().err().and_then(copy_of) {
+                let _ = invalid_reply.0.set(error); // the first one is returned
+            }
+            reply
+        })
     }
 }
 
+/// Returns the options of a call for the client that sent its request, and what is invalid in its replies.
+pub(crate) fn call_options(cx: &Context) -> (CallOptions, InvalidReply) {
+    let invalid_reply = InvalidReply::default();
+    let link = ClientLink { cx: cx.clone(), invalid_reply: invalid_reply.clone() };
+    let options =
+        CallOptions { replies: replies(cx), client: Some(Arc::new(link)), ..CallOptions::default() };
+    (options, invalid_reply)
+}
+
 /// Returns the kinds of server requests that the client replies to.
-pub(crate) fn replies(cx: &Context) -> Vec<ServerRequestKind> {
+fn replies(cx: &Context) -> Vec<ServerRequestKind> {
     let capabilities = cx.capabilities();
     let mut kinds = Vec::new();
     if capabilities.elicitation.is_some() {

@@ -32,8 +32,8 @@ impl Names {
     }
 }
 
-/// Creates the definitions of a caller, with the names that they have.
-pub(crate) fn definitions(surfaces: &[ServerSurface]) -> (ForwardedDefinitions, Names) {
+/// Creates the definitions of a caller, with the names that they have: qualified ones, or those of the only server.
+pub(crate) fn definitions(surfaces: &[ServerSurface], is_qualified: bool) -> (ForwardedDefinitions, Names) {
     let mut names = Names { prompts: HashMap::new(), uris: Uris::new(surfaces) };
     let mut all = ForwardedDefinitions { task_delay: TASK_DELAY, ..ForwardedDefinitions::default() };
     for surface in surfaces {
@@ -44,7 +44,7 @@ pub(crate) fn definitions(surfaces: &[ServerSurface]) -> (ForwardedDefinitions, 
                 names.uris.rewrite(slug, meta);
             }
             all.tools.extend(decode::<Tool>(definition).map(|tool| Tool {
-                name: name.clone(),
+                name: if is_qualified { name.clone() } else { tool.name },
                 // Any call can run as a task of the gateway, whether or not the server supports tasks.
                 execution: Some(ToolExecution { task_support: Some(TaskSupport::Optional) }),
                 ..tool
@@ -64,12 +64,19 @@ pub(crate) fn definitions(surfaces: &[ServerSurface]) -> (ForwardedDefinitions, 
             );
         }
         for prompt in surface.prompts.iter().cloned().filter_map(decode::<Prompt>) {
-            let name = qualified_name(&surface.slug, &prompt.name, MAX_NAME_LEN);
+            let name = if is_qualified {
+                qualified_name(&surface.slug, &prompt.name, MAX_NAME_LEN)
+            } else {
+                prompt.name.clone()
+            };
             names.prompts.insert(name.clone(), (slug.to_owned(), prompt.name.clone()));
             all.prompts.push(Prompt { name, ..prompt });
         }
     }
-    all.instructions = instructions(surfaces);
+    all.instructions = match surfaces {
+        [only] if !is_qualified => only.instructions.clone(),
+        _ => instructions(surfaces),
+    };
     all.extensions = extensions(surfaces);
     (all, names)
 }

@@ -14,6 +14,8 @@ use linchpin_hub_core::hub::Hub;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
+use crate::SurfaceKey;
+use crate::client_link::call_options;
 use crate::definitions::Names;
 use crate::errors::{prompt_error, resource_error, unknown_prompt, unreadable};
 
@@ -23,6 +25,8 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) struct Forwarder {
     pub(crate) hub: Arc<Hub>,
     pub(crate) actor: Actor,
+    /// Slug of the only server that clients reach, under the names of that server.
+    pub(crate) server: Option<String>,
     /// URL of the hub for users, where they approve calls.
     pub(crate) hub_url: Option<String>,
     names: RwLock<Arc<Names>>,
@@ -35,12 +39,13 @@ pub(crate) struct Forwarder {
 impl Forwarder {
     pub(crate) fn new(
         hub: Arc<Hub>,
-        actor: Actor,
+        SurfaceKey { actor, server, .. }: &SurfaceKey,
         hub_url: Option<String>,
         subscriptions_changed: Arc<Notify>,
     ) -> Arc<Self> {
         let (names, subscribed) = (RwLock::default(), Mutex::default());
-        Arc::new(Forwarder { hub, actor, hub_url, names, subscribed, subscriptions_changed })
+        let (actor, server) = (*actor, server.clone());
+        Arc::new(Forwarder { hub, actor, server, hub_url, names, subscribed, subscriptions_changed })
     }
 
     pub(crate) fn names(&self) -> Arc<Names> {
@@ -67,28 +72,27 @@ impl Forward for Receiver {
         arguments: Box<RawValue>,
         cx: Context,
     ) -> BoxFuture<Result<CallToolResult, Error>> {
-        let (forwarder, name) = (self.0.clone(), name.to_owned());
-        Box::pin(async move { forwarder.call_tool(name, &arguments, cx).await })
+        Box::pin(self.0.clone().call_tool(name.to_owned(), arguments, cx))
     }
 
-    fn read_resource(&self, uri: &str, _cx: Context) -> BoxFuture<Result<ReadResourceResult, Error>> {
+    fn read_resource(&self, uri: &str, cx: Context) -> BoxFuture<Result<ReadResourceResult, Error>> {
         let (forwarder, uri) = (self.0.clone(), uri.to_owned());
-        Box::pin(async move { forwarder.read_resource(&uri).await })
+        Box::pin(async move { forwarder.read_resource(&uri, &cx).await })
     }
 
     fn get_prompt(
         &self,
         name: &str,
         arguments: BTreeMap<String, String>,
-        _cx: Context,
+        cx: Context,
     ) -> BoxFuture<Result<GetPromptResult, Error>> {
         let (forwarder, name) = (self.0.clone(), name.to_owned());
-        Box::pin(async move { forwarder.get_prompt(&name, arguments).await })
+        Box::pin(async move { forwarder.get_prompt(&name, arguments, &cx).await })
     }
 
-    fn complete(&self, params: CompleteParams, _cx: Context) -> BoxFuture<Result<CompleteResult, Error>> {
+    fn complete(&self, params: CompleteParams, cx: Context) -> BoxFuture<Result<CompleteResult, Error>> {
         let forwarder = self.0.clone();
-        Box::pin(async move { forwarder.complete(params).await })
+        Box::pin(async move { forwarder.complete(params, &cx).await })
     }
 
     fn subscriptions_changed(&self, uris: BTreeSet<String>) {
@@ -98,11 +102,15 @@ impl Forward for Receiver {
 }
 
 impl Forwarder {
-    async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, Error> {
+    async fn read_resource(&self, uri: &str, cx: &Context) -> Result<ReadResourceResult, Error> {
         let names = self.names();
         let (server, upstream_uri) = names.uris.resolve(uri).ok_or_else(|| Error::resource_not_found(uri))?;
-        let read = self.hub.calls().read_resource(self.actor, server, upstream_uri).await;
-        let mut result = read.map_err(|error| resource_error(&error, uri))?;
+        let (calls, (options, invalid_reply)) = (self.hub.calls(), call_options(cx));
+        let read = calls.read_resource_for(self.actor, server, upstream_uri, &options).await;
+        if let Some(error) = invalid_reply.take() {
+            return Err(error);
+        }
+        let mut result = read.map_err(|error| resource_error(&error, uri, cx))?;
         for contents in result["contents"].as_array_mut().into_iter().flatten() {
             if contents["uri"] == upstream_uri {
                 contents["uri"] = uri.into(); // the client recognizes the resource by the URI that it requested
@@ -117,16 +125,21 @@ impl Forwarder {
         &self,
         name: &str,
         arguments: BTreeMap<String, String>,
+        cx: &Context,
     ) -> Result<GetPromptResult, Error> {
         let names = self.names();
         let (server, prompt) = names.prompt(name).ok_or_else(|| unknown_prompt(name))?;
-        let rendered = self.hub.calls().get_prompt(self.actor, server, prompt, arguments).await;
-        let mut result = rendered.map_err(|error| prompt_error(&error, name))?;
+        let (calls, (options, invalid_reply)) = (self.hub.calls(), call_options(cx));
+        let rendered = calls.get_prompt_for(self.actor, server, (prompt, arguments), &options).await;
+        if let Some(error) = invalid_reply.take() {
+            return Err(error);
+        }
+        let mut result = rendered.map_err(|error| prompt_error(&error, name, cx))?;
         names.uris.rewrite(server, &mut result["messages"]);
         serde_json::from_value(result).map_err(|error| unreadable("prompt", &error))
     }
 
-    async fn complete(&self, params: CompleteParams) -> Result<CompleteResult, Error> {
+    async fn complete(&self, params: CompleteParams, cx: &Context) -> Result<CompleteResult, Error> {
         let names = self.names();
         let (server, reference) = match &params.reference {
             CompletionReference::Prompt { name, title } => {
@@ -142,6 +155,6 @@ impl Forwarder {
         };
         let params = CompleteParams { reference, meta: None, ..params };
         let completed = self.hub.calls().complete(self.actor, server, &params).await;
-        completed.map_err(|error| prompt_error(&error, "of the completion"))
+        completed.map_err(|error| prompt_error(&error, "of the completion", cx))
     }
 }

@@ -24,6 +24,7 @@ use linchpin_hub_core::{Actor, Result, Subject};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+pub use self::endpoint::GatewayPath;
 pub use self::surface::Surface;
 
 /// Kinds of events after which the definitions of callers may be others.
@@ -47,12 +48,17 @@ pub struct Gateway {
     subscriptions_changed: Arc<Notify>,
 }
 
-/// Caller in whose name a client acts, the owner of its token, and the path of the endpoint that it uses.
+/// Caller of the gateway, and what it reaches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct SurfaceKey {
-    actor: Actor,
-    owner: Subject,
-    path: String,
+pub struct SurfaceKey {
+    /// Actor in whose name the client acts.
+    pub actor: Actor,
+    /// Owner of the token of the client: the actor itself, or a user who acts as an agent.
+    pub owner: Subject,
+    /// Slug of the only server that the client reaches, under the names of that server. Default: all servers.
+    pub server: Option<String>,
+    /// Path of the endpoint.
+    pub path: String,
 }
 
 impl Gateway {
@@ -61,19 +67,21 @@ impl Gateway {
         Arc::new(Gateway { hub, options, surfaces: Mutex::default(), subscriptions_changed: Arc::default() })
     }
 
-    /// Returns the surface of a caller at a path of the endpoint, with its current definitions. `owner` owns the token of
-    /// the client: the caller itself, or a user who acts as an agent.
-    pub async fn surface(&self, actor: Actor, owner: Subject, path: &str) -> Result<Arc<Surface>> {
-        let key = SurfaceKey { actor, owner, path: path.to_owned() };
+    /// Returns the surface of a caller, with its current definitions.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the caller may use nothing of the server that it names, or if there is no such server.
+    pub async fn surface(&self, key: SurfaceKey) -> Result<Arc<Surface>> {
         let known = self.lock_surfaces().get(&key).cloned();
-        let surface = if let Some(surface) = known {
-            surface
-        } else {
-            let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions_changed)?;
-            self.lock_surfaces().entry(key).or_insert(surface).clone()
-        };
+        if let Some(surface) = known {
+            surface.refresh().await?;
+            return Ok(surface);
+        }
+        let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions_changed)?;
         surface.refresh().await?;
-        Ok(surface)
+        // Only now, so that a name that is not a server leaves nothing behind.
+        Ok(self.lock_surfaces().entry(key).or_insert(surface).clone())
     }
 
     /// Keeps the definitions of all surfaces current and notifies their clients, until `end` completes.
@@ -112,6 +120,7 @@ impl Gateway {
                 tracing::debug!(%error, "failed to refresh the definitions of a gateway client");
             }
         }
+        self.lock_surfaces().retain(|_, surface| !surface.is_abandoned());
     }
 
     fn all_surfaces(&self) -> Vec<Arc<Surface>> {

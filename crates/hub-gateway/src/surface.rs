@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linchpin::server::{HttpService, ServerHandle};
 use linchpin::{Server, Service, StateKey, StateKeys};
 use linchpin_hub_core::events::Event;
 use linchpin_hub_core::hub::Hub;
-use linchpin_hub_core::{Error, ErrorKind, Result, Subject};
+use linchpin_hub_core::{Error, ErrorKind, Result, shorten};
 use tokio::sync::{Mutex, Notify};
 
 use crate::definitions::definitions;
@@ -17,19 +17,21 @@ use crate::{GatewayOptions, SurfaceKey};
 
 /// Kind of the event that a subscribed resource was updated.
 const RESOURCE_EVENT: &str = "resource.updated";
+/// Generation of a surface whose definitions were never built.
+const NEVER: u64 = u64::MAX;
 /// Maximum number of sessions of one caller.
 const MAX_SESSIONS: usize = 2_000;
 
 /// MCP server with everything that one caller may use.
 pub struct Surface {
     forwarder: Arc<Forwarder>,
-    /// Subject whose token the clients present. A user may act as an agent.
-    owner: Subject,
     service: Service,
     handle: ServerHandle,
     http: HttpService,
     /// Generation of the stored records that the definitions were built from.
     generation: AtomicU64,
+    /// Whether the agent of the surface was disabled or removed.
+    is_abandoned: AtomicBool,
     /// Lock held while the definitions are built, so that older ones never replace newer ones.
     refresh_lock: Mutex<()>,
     /// Subscribed resources: slug of the server and upstream URI, by the URI of the clients.
@@ -39,12 +41,12 @@ pub struct Surface {
 impl Surface {
     pub(crate) fn new(
         hub: &Arc<Hub>,
-        SurfaceKey { actor, owner, path }: &SurfaceKey,
+        key: &SurfaceKey,
         options: &GatewayOptions,
         subscriptions_changed: &Arc<Notify>,
     ) -> Result<Arc<Self>> {
-        let hub_url = options.hub_url.clone();
-        let forwarder = Forwarder::new(hub.clone(), *actor, hub_url, subscriptions_changed.clone());
+        let (actor, hub_url) = (key.actor, options.hub_url.clone());
+        let forwarder = Forwarder::new(hub.clone(), key, hub_url, subscriptions_changed.clone());
         let failed = |error: linchpin::Error| {
             Error::new(ErrorKind::Internal, "gateway_failed", format!("the gateway cannot start: {error}"))
         };
@@ -58,7 +60,7 @@ impl Surface {
             .map_err(failed)?;
         let mut guard = options.guard.clone();
         guard.allow_any_host(); // the listener of the hub has checked the host
-        let endpoint = service.http().path(path.as_str()).legacy_sse().origin_guard(guard);
+        let endpoint = service.http().path(key.path.as_str()).legacy_sse().origin_guard(guard);
         let http = endpoint
             .max_sessions(MAX_SESSIONS)
             .max_sessions_per_principal(MAX_SESSIONS)
@@ -67,11 +69,11 @@ impl Surface {
             .map_err(failed)?;
         Ok(Arc::new(Surface {
             forwarder,
-            owner: *owner,
             handle: service.handle(),
             service,
             http,
-            generation: AtomicU64::new(u64::MAX),
+            generation: AtomicU64::new(NEVER),
+            is_abandoned: AtomicBool::new(false),
             refresh_lock: Mutex::default(),
             subscriptions: Mutex::default(),
         }))
@@ -80,6 +82,11 @@ impl Surface {
     /// Returns the MCP server of the surface, for other transports than HTTP.
     pub fn service(&self) -> Service {
         self.service.for_principal(self.forwarder.actor.subject().to_string())
+    }
+
+    /// Returns whether the agent of the surface was disabled or removed, so that no client may use the surface.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
     }
 
     pub(crate) fn http(&self) -> &HttpService {
@@ -97,15 +104,26 @@ impl Surface {
         if self.generation.load(Ordering::Acquire) == generation {
             return Ok(());
         }
-        let surfaces = match registry.surface(self.forwarder.actor).await {
-            // A removed or disabled agent may use nothing.
+        let actor = self.forwarder.actor;
+        if let Some(agent) = actor.agent() {
+            let found = self.forwarder.hub.identity().act_as_agent(actor, &agent.to_string()).await;
+            if found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                self.is_abandoned.store(true, Ordering::Release);
+                self.http.end_sessions();
+            }
+        }
+        let mut surfaces = match registry.surface(actor).await {
+            // A removed agent may use nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             surfaces => surfaces?,
         };
-        if surfaces.is_empty() {
-            self.http.close_streams(); // the agent may be disabled, so that its tokens are rejected
+        if let Some(server) = &self.forwarder.server {
+            surfaces.retain(|surface| surface.slug.as_str() == server);
+            if surfaces.is_empty() && self.generation.load(Ordering::Acquire) == NEVER {
+                return Err(Error::not_found("server", shorten(server)));
+            }
         }
-        let (definitions, names) = definitions(&surfaces);
+        let (definitions, names) = definitions(&surfaces, self.forwarder.server.is_none());
         self.forwarder.set_names(names);
         self.handle.set_forwarded(definitions).map_err(|error| {
             Error::new(
@@ -154,9 +172,6 @@ impl Surface {
         }
         if event.kind == RESOURCE_EVENT {
             self.resource_updated(event);
-        } else if event.subject_without_access() == Some(self.owner) {
-            // The clients connect again, and their tokens are checked.
-            self.http.close_streams();
         }
     }
 

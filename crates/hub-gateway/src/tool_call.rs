@@ -2,21 +2,19 @@
 //! client.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use linchpin::model::CallToolResult;
 use linchpin::{Context, Era, Error};
 use linchpin_hub_core::Actor;
 use linchpin_hub_core::digest::Digest;
-use linchpin_hub_core::hub::{CallArguments, CallOptions, CallRequest, CallView, Hub, ToolRef};
-use linchpin_hub_core::id::CallId;
+use linchpin_hub_core::hub::{CallArguments, CallRequest, CallView, ClientCall, Hub, Participation, ToolRef};
 use linchpin_hub_core::store::CallStatus;
 use linchpin_hub_core::trace_context::TraceContext;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use crate::client_link::{ClientLink, replies};
-use crate::errors::{tool_error, unreadable};
+use crate::client_link::call_options;
+use crate::errors::{rejection_error, tool_error, unreadable};
 use crate::forwarder::Forwarder;
 
 /// Number of hexadecimal digits of the digest that names the session of a client.
@@ -26,14 +24,21 @@ const SESSION_DIGEST_LEN: usize = 32;
 struct CallGuard {
     hub: Arc<Hub>,
     actor: Actor,
-    call: CallId,
-    is_returned: AtomicBool,
+    /// `None` for a request that continues a call that another one started, and after the outcome was returned.
+    participation: Option<Participation>,
+}
+
+impl CallGuard {
+    /// Ends the guard, because the outcome is returned to the client.
+    fn returned(mut self) {
+        self.participation = None;
+    }
 }
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        if !*self.is_returned.get_mut() {
-            self.hub.calls().leave(self.actor, self.call);
+        if let Some(participation) = self.participation.take() {
+            self.hub.calls().leave(self.actor, participation);
         }
     }
 }
@@ -41,26 +46,19 @@ impl Drop for CallGuard {
 impl Forwarder {
     /// Calls a tool and returns its result.
     pub(crate) async fn call_tool(
-        &self,
+        self: Arc<Self>,
         name: String,
-        arguments: &RawValue,
+        arguments: Box<RawValue>,
         cx: Context,
     ) -> Result<CallToolResult, Error> {
         let value: Value = serde_json::from_str(arguments.get())
             .map_err(|error| Error::invalid_params("/arguments", error.to_string()))?;
-        let replies = replies(&cx);
-        // A client without a session replies with a retry, which may reach another hub: it finds the call by its id.
-        let is_retried = cx.revision().era() == Era::Stateless && !replies.is_empty();
+        let (options, invalid_reply) = call_options(&cx);
         let request = CallRequest {
             session: session_name(&cx),
             trace: trace_of(&cx),
-            ..CallRequest::new(
-                ToolRef::Qualified(name.clone()),
-                CallArguments::from_received(arguments, value),
-            )
+            ..CallRequest::new(self.tool(&name), CallArguments::from_received(&arguments, value))
         };
-        let options =
-            CallOptions { replies, client: Some(Arc::new(ClientLink(cx.clone()))), ..CallOptions::default() };
         let mut started = None;
         let start = async {
             let call = self.hub.calls().start_for_client(self.actor, request, options).await;
@@ -69,28 +67,51 @@ impl Forwarder {
             started = Some(call);
             Ok::<_, Error>(id)
         };
-        let id = if is_retried { cx.step("call", || start).await? } else { start.await? };
+        // A client without a session may send the request again with its replies, to another hub or after a restart: the
+        // call is found by its id.
+        let is_stateless = cx.revision().era() == Era::Stateless;
+        let id = if is_stateless { cx.step("call", || start).await? } else { start.await? };
         let guard = CallGuard {
             hub: self.hub.clone(),
             actor: self.actor,
-            call: id,
-            is_returned: AtomicBool::new(false),
+            participation: started.as_ref().map(ClientCall::participation),
         };
         let outcome = match started {
+            // The handler is not polled while the client replies to a server request of the call.
+            Some(call) if is_stateless => call.outcome_in_task(self.hub.calls()).await,
             Some(call) => call.outcome().await,
             None => self.hub.calls().call(self.actor, id).await,
         };
         let mut view = outcome.map_err(|error| tool_error(&error, &name))?;
         let waits = !view.status.is_final();
         if waits {
-            view = self.wait_for_outcome(view, &cx).await.map_err(|error| tool_error(&error, &name))?;
+            let waiting = Box::pin(self.wait_for_outcome(view, &cx)).await;
+            view = waiting.map_err(|error| tool_error(&error, &name))?;
+        }
+        if !view.status.is_final() {
+            let text =
+                "the hub is shutting down while the call waits for approval: send the same request again";
+            return Err(Error::tool(text));
         }
         if waits || view.approval.is_some() {
-            let ended = self.hub.calls().end_waiting(self.actor.tenant(), id).await;
-            ended.map_err(|error| tool_error(&error, &name))?;
+            let forgotten = self.hub.calls().end_waiting(self.actor.tenant(), id).await;
+            forgotten.map_err(|error| tool_error(&error, &name))?;
         }
-        guard.is_returned.store(true, Ordering::Relaxed);
+        guard.returned();
+        if let Some(error) = invalid_reply.take() {
+            return Err(error);
+        }
+        if let Some(rejection) = &view.rejection {
+            return Err(rejection_error(rejection, &cx));
+        }
         self.to_result(view)
+    }
+
+    fn tool(&self, name: &str) -> ToolRef {
+        match &self.server {
+            Some(server) => ToolRef::Upstream { server: server.clone(), tool: name.to_owned() },
+            None => ToolRef::Qualified(name.to_owned()),
+        }
     }
 
     /// Converts a call into its result. Calls without a result of the tool have an error text for the model.
@@ -108,8 +129,8 @@ impl Forwarder {
         if let Some(slug) = server {
             self.names().uris.rewrite(&slug, &mut result);
         }
-        if let Some(warning) = warning {
-            tracing::debug!(call.id = %view.id, warning, "call of a gateway client finished with a warning");
+        if let Some((content, warning)) = result["content"].as_array_mut().zip(warning) {
+            content.push(json!({ "type": "text", "text": format!("Note of the hub: {warning}") }));
         }
         serde_json::from_value(result).map_err(|error| unreadable("result of the tool", &error))
     }

@@ -11,10 +11,13 @@ use serde_json::Value;
 /// Scheme prefix of a URI that names its server: `mcp+SLUG:URI`.
 const PREFIX: &str = "mcp+";
 
+/// Maximum number of templates of one server that URIs are matched with.
+const MAX_TEMPLATES: usize = 200;
+
 /// Resources of all servers of a caller, found by URI.
 #[derive(Debug, Default)]
 pub(crate) struct Uris {
-    /// Slugs of the servers that have resources, oldest first.
+    /// Slugs of the servers, oldest first.
     servers: Vec<String>,
     /// Slug of each server, by its id.
     slugs: HashMap<ServerId, String>,
@@ -29,17 +32,14 @@ pub(crate) struct Uris {
 impl Uris {
     pub(crate) fn new(surfaces: &[ServerSurface]) -> Self {
         let mut uris = Uris::default();
-        for surface in surfaces {
-            if surface.resources.is_empty() && surface.resource_templates.is_empty() {
-                continue;
-            }
-            let server = uris.servers.len();
+        for (server, surface) in surfaces.iter().enumerate() {
             uris.servers.push(surface.slug.as_str().to_owned());
             uris.slugs.insert(surface.id, surface.slug.as_str().to_owned());
             for uri in surface.resources.iter().filter_map(|item| item["uri"].as_str()) {
                 uris.resources.entry(uri.to_owned()).or_insert(server);
             }
-            for text in surface.resource_templates.iter().filter_map(|item| item["uriTemplate"].as_str()) {
+            let texts = surface.resource_templates.iter().filter_map(|item| item["uriTemplate"].as_str());
+            for text in texts.take(MAX_TEMPLATES) {
                 uris.template_texts.entry(text.to_owned()).or_insert(server);
                 uris.templates.extend(parse(text).map(|template| (template, server)));
             }
@@ -56,7 +56,7 @@ impl Uris {
         Some((&self.servers[server], uri))
     }
 
-    /// Returns the slug of a server that has resources.
+    /// Returns the slug of a server.
     pub(crate) fn slug(&self, server: ServerId) -> Option<&str> {
         self.slugs.get(&server).map(|slug| &**slug)
     }
@@ -73,18 +73,25 @@ impl Uris {
         Some((server, rest))
     }
 
-    /// Returns the position of the server that a URI without a prefix belongs to.
+    /// Returns the position of the server that a URI without a prefix belongs to: the oldest that lists it or has a template
+    /// for it. A URI with the form of a prefixed one belongs to no server.
     fn owner(&self, uri: &str) -> Option<usize> {
-        let by_template = || self.templates.iter().find(|(template, _)| template.matches(uri).is_some());
-        let listed = self.resources.get(uri).copied().or_else(|| by_template().map(|(_, server)| *server));
+        if uri.starts_with(PREFIX) {
+            return None;
+        }
+        let by_template = self.templates.iter().find(|(template, _)| template.matches(uri).is_some());
+        let listed = self.resources.get(uri).copied();
+        let oldest = listed.into_iter().chain(by_template.map(|(_, server)| *server)).min();
         // A server may have resources that it does not list.
-        listed.or_else(|| (self.servers.len() == 1).then_some(0))
+        oldest.or_else(|| (self.servers.len() == 1).then_some(0))
     }
 
-    /// Returns the URI under which clients find a resource of a server.
+    /// Returns the URI under which clients find a resource of a server. Web pages that no server lists stay as they are.
     pub(crate) fn public(&self, slug: &str, uri: &str) -> String {
-        let is_own = self.owner(uri).is_some_and(|server| self.servers[server] == slug);
-        if is_own { uri.to_owned() } else { format!("{PREFIX}{slug}:{uri}") }
+        let owner = self.owner(uri);
+        let is_web_page = owner.is_none() && (uri.starts_with("https://") || uri.starts_with("http://"));
+        let is_own = owner.is_some_and(|server| self.servers[server] == slug);
+        if is_own || is_web_page { uri.to_owned() } else { format!("{PREFIX}{slug}:{uri}") }
     }
 
     /// Returns the URI template under which clients find a resource template of a server.
@@ -159,6 +166,19 @@ mod tests {
         assert_eq!(uris.public_template("two", "note://{id}"), "mcp+two:note://{id}");
         assert_eq!(uris.resolve_template("mcp+two:note://{id}"), Some(("two", "note://{id}")));
         assert_eq!(uris.resolve("file:///unlisted"), None);
+        assert_eq!(uris.public("two", "https://example.com/page"), "https://example.com/page");
+    }
+
+    #[test]
+    fn a_newer_server_takes_over_no_uri() {
+        let uris = Uris::new(&[
+            surface(1, "one", &["file:///b"], &["note://{id}"]),
+            surface(2, "two", &["note://7", "mcp+one:file:///b"], &[]),
+        ]);
+        assert_eq!(uris.resolve("note://7"), Some(("one", "note://7")));
+        assert_eq!(uris.public("two", "note://7"), "mcp+two:note://7");
+        assert_eq!(uris.public("two", "mcp+one:file:///b"), "mcp+two:mcp+one:file:///b");
+        assert_eq!(uris.resolve("mcp+two:mcp+one:file:///b"), Some(("two", "mcp+one:file:///b")));
     }
 
     #[test]

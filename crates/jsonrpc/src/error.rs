@@ -73,7 +73,7 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 /// `error` member of a JSON-RPC response: code, message and data.
-#[derive(Debug, Clone, PartialEq, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct ErrorObject {
     /// Error code, such as [`code::INVALID_PARAMS`].
     pub code: i64,

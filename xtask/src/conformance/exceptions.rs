@@ -15,6 +15,9 @@ pub(super) struct Exceptions(Vec<Exception>);
 #[derive(Debug)]
 struct Exception {
     scenario: String,
+    /// Side that the exception is for: with `gateway` the whole scenario is expected to fail there. Default: a skip on
+    /// every side.
+    side: Option<String>,
     /// Names of the skipped checks; empty for all.
     checks: Vec<String>,
     reason: String,
@@ -34,6 +37,7 @@ impl Exceptions {
             let checks = entry["checks"].as_array().into_iter().flatten();
             Some(Exception {
                 scenario: text("scenario")?,
+                side: text("side"),
                 checks: checks.map(|check| check.as_str().map(str::to_owned)).collect::<Option<_>>()?,
                 reason: text("reason")?,
             })
@@ -47,9 +51,21 @@ impl Exceptions {
 
     /// Applies the exceptions of a run's scenario to its outcome.
     pub(super) fn apply(&self, run: &mut Run) {
-        let Some(exception) = self.0.iter().find(|exception| exception.scenario == run.scenario) else {
-            return;
+        let of_side = |side: Option<&str>| {
+            self.0
+                .iter()
+                .find(|exception| exception.scenario == run.scenario && exception.side.as_deref() == side)
         };
+        if let Some(exception) = of_side(Some(run.side.word())) {
+            run.outcome = match &run.outcome {
+                Outcome::Passed => Outcome::Failed(vec![
+                    "the scenario passed: remove the exception from conformance/exceptions.json".to_owned(),
+                ]),
+                _ => Outcome::Skipped(exception.reason.clone()),
+            };
+            return;
+        }
+        let Some(exception) = of_side(None) else { return };
         let excepted = |name: &String| exception.checks.is_empty() || exception.checks.contains(name);
         let (skipped, others): (Vec<_>, Vec<_>) =
             run.checks.iter().cloned().partition(|check| check.was_skipped() && excepted(&check.name));
@@ -75,13 +91,18 @@ mod tests {
     use super::*;
 
     fn judged(scenario: &str, checks: &[(&str, &str)]) -> Outcome {
+        judged_on(Side::Server, scenario, checks)
+    }
+
+    fn judged_on(side: Side, scenario: &str, checks: &[(&str, &str)]) -> Outcome {
         let exceptions = r#"[
             {"scenario": "never", "reason": "the suite does so"},
-            {"scenario": "part", "checks": ["Old"], "reason": "it is old"}
+            {"scenario": "part", "checks": ["Old"], "reason": "it is old"},
+            {"scenario": "own", "side": "gateway", "reason": "it is translated"}
         ]"#;
         let exceptions = Exceptions::parse(exceptions).unwrap();
         let checks = checks.iter().map(|(name, status)| check(name, status)).collect();
-        let mut run = Run::new(scenario, Side::Server, "one", checks, true);
+        let mut run = Run::new(scenario, side, "one", checks, true);
         exceptions.apply(&mut run);
         run.outcome
     }
@@ -101,6 +122,14 @@ mod tests {
         let stale = "no check was skipped: remove the exception from conformance/exceptions.json";
         assert_eq!(judged("never", &[("A", "SUCCESS")]), Outcome::Failed(vec![stale.into()]));
         assert_eq!(judged("part", &[("Old", "SUCCESS")]), Outcome::Failed(vec![stale.into()]));
+    }
+
+    #[test]
+    fn an_exception_of_one_side_is_for_a_scenario_that_fails_there() {
+        let excepted = Outcome::Skipped("it is translated".into());
+        assert_eq!(judged_on(Side::Gateway, "own", &[("A", "FAILURE")]), excepted);
+        assert!(matches!(judged_on(Side::Gateway, "own", &[("A", "SUCCESS")]), Outcome::Failed(_)));
+        assert!(matches!(judged_on(Side::Server, "own", &[("A", "FAILURE")]), Outcome::Failed(_)));
     }
 
     #[test]

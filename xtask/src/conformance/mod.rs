@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: the official conformance suite against our server and our client.
+//! `cargo xtask conformance`: the official conformance suite against our server, alone and behind the gateway of the hub,
+//! and against our client.
 //!
 //! Runs every scenario that the suite lists, for each of its revisions. A warning is a failure, and so is a skipped
 //! check, unless `conformance/exceptions.json` gives a reason. The suite defines the scenarios; `conformance/src`
@@ -38,8 +39,11 @@ impl Options {
                     None => bail!("--only needs the name of a scenario"),
                 },
                 ("--server", None) => options.side = Some(Side::Server),
+                ("--gateway", None) => options.side = Some(Side::Gateway),
                 ("--client", None) => options.side = Some(Side::Client),
-                _ => bail!("usage: cargo xtask conformance [--server | --client] [--only SCENARIO]"),
+                _ => bail!(
+                    "usage: cargo xtask conformance [--server | --gateway | --client] [--only SCENARIO]"
+                ),
             }
         }
         Ok(options)
@@ -55,8 +59,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let options = Options::parse(arguments)?;
     let suite = Suite::install()?;
     cargo(&["build", "--package", "conformance"])?;
+    cargo(&["build", "--package", "linchpin-hub-gateway", "--example", "conformance_gateway"])?;
     let begun = Instant::now();
     let mut scenarios = suite.list()?;
+    let behind_gateway = scenarios.iter().filter(|scenario| scenario.side == Side::Server);
+    let behind_gateway: Vec<_> =
+        behind_gateway.map(|scenario| Scenario { side: Side::Gateway, ..scenario.clone() }).collect();
+    scenarios.extend(behind_gateway);
     scenarios.retain(|scenario| options.wants(scenario));
     if scenarios.is_empty() {
         bail!("unknown scenario: `{} list` shows all", suite.command_line());

@@ -43,7 +43,7 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Running `conformance-server`.
+/// Running `conformance-server` or `conformance_gateway`.
 pub(super) struct Server {
     _child: KillOnDrop,
     pub(super) url: String,
@@ -52,10 +52,19 @@ pub(super) struct Server {
 impl Server {
     /// Starts a server on a free port, with its standard error in a file.
     pub(super) fn start(log: &Path) -> anyhow::Result<Self> {
-        let program = root().join("target/debug/conformance-server");
+        Self::start_program("target/debug/conformance-server", ["--port", "0"], log)
+    }
+
+    /// Starts the gateway of a hub in front of a server.
+    pub(super) fn start_gateway(log: &Path, upstream: &str) -> anyhow::Result<Self> {
+        Self::start_program("target/debug/examples/conformance_gateway", ["--upstream", upstream], log)
+    }
+
+    fn start_program(program: &str, arguments: [&str; 2], log: &Path) -> anyhow::Result<Self> {
+        let program = root().join(program);
         let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&program);
-        command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         let mut child =
             KillOnDrop(command.spawn().with_context(|| format!("cannot start {}", program.display()))?);
         let mut url = String::new();

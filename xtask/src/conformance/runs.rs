@@ -33,8 +33,8 @@ struct PlannedScenario<'a> {
 
 /// Work of one process of the suite.
 enum Job<'a> {
-    /// All server scenarios of a revision.
-    Lane(&'a str, Vec<PlannedScenario<'a>>),
+    /// All server scenarios of a revision, of one side.
+    Lane(Side, &'a str, Vec<PlannedScenario<'a>>),
     /// One server scenario, run by name.
     Named(PlannedScenario<'a>),
     Client(PlannedScenario<'a>),
@@ -58,7 +58,8 @@ pub(super) fn all(
         wanted.extend(scenario.revisions.iter().map(|revision| PlannedScenario { scenario, revision }));
     }
     let server = Server::start(&results.join("server.log"))?;
-    let runner = Runner { suite, exceptions, server: &server };
+    let gateway = Server::start_gateway(&results.join("gateway.log"), &server.url)?;
+    let runner = Runner { suite, exceptions, server: &server, gateway: &gateway };
     let mut runs = runner.run(&jobs(&wanted, by_name))?;
     for run in runs.iter_mut().filter(|run| run.may_be_timing_failure()) {
         let same = |planned: &&PlannedScenario<'_>| {
@@ -75,11 +76,12 @@ pub(super) fn all(
 /// Groups the scenarios into jobs, the longest first.
 fn jobs<'a>(wanted: &[PlannedScenario<'a>], by_name: bool) -> Vec<Job<'a>> {
     let named = |planned: &PlannedScenario<'_>| by_name || planned.revision == EXTENSION;
-    let of_server = || wanted.iter().copied().filter(|planned| planned.scenario.side == Side::Server);
-    let lanes: BTreeSet<_> =
-        of_server().filter(|planned| !named(planned)).map(|planned| planned.revision).collect();
-    let lanes = lanes.into_iter().rev().map(|revision| {
-        Job::Lane(revision, of_server().filter(|planned| planned.revision == revision).collect())
+    let of_server = || wanted.iter().copied().filter(|planned| planned.scenario.side != Side::Client);
+    let lane = |planned: PlannedScenario<'a>| (planned.revision, planned.scenario.side);
+    let lanes: BTreeSet<_> = of_server().filter(|planned| !named(planned)).map(lane).collect();
+    let lanes = lanes.into_iter().rev().map(|(revision, side)| {
+        let planned = of_server().filter(|planned| lane(*planned) == (revision, side));
+        Job::Lane(side, revision, planned.collect())
     });
     let client = wanted.iter().copied().filter(|planned| planned.scenario.side == Side::Client);
     lanes.chain(of_server().filter(named).map(Job::Named)).chain(client.map(Job::Client)).collect()
@@ -89,8 +91,9 @@ fn jobs<'a>(wanted: &[PlannedScenario<'a>], by_name: bool) -> Vec<Job<'a>> {
 struct Runner<'a> {
     suite: &'a Suite,
     exceptions: &'a Exceptions,
-    /// Server for the scenarios that are run by name.
+    /// Server for the scenarios that are run by name, and the gateway in front of it.
     server: &'a Server,
+    gateway: &'a Server,
 }
 
 impl Runner<'_> {
@@ -99,8 +102,8 @@ impl Runner<'_> {
         let work = || -> anyhow::Result<()> {
             while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let done = match job {
-                    Job::Lane(revision, planned) => self.lane(revision, planned)?,
-                    Job::Named(planned) => vec![self.named(*planned, "server")?],
+                    Job::Lane(side, revision, planned) => self.lane(*side, revision, planned)?,
+                    Job::Named(planned) => vec![self.named(*planned)?],
                     Job::Client(planned) => vec![self.client(*planned, "client")?],
                 };
                 runs.lock().expect("no worker panics with the lock held").extend(done);
@@ -121,11 +124,16 @@ impl Runner<'_> {
         Ok(folder)
     }
 
-    fn lane(self, revision: &str, planned: &[PlannedScenario<'_>]) -> anyhow::Result<Vec<Run>> {
-        let folder = self.folder("server", revision)?;
+    fn lane(self, side: Side, revision: &str, planned: &[PlannedScenario<'_>]) -> anyhow::Result<Vec<Run>> {
+        let folder = self.folder(side.word(), revision)?;
         let server = Server::start(&folder.join("server.log"))?;
+        let gateway = match side {
+            Side::Gateway => Some(Server::start_gateway(&folder.join("gateway.log"), &server.url)?),
+            Side::Server | Side::Client => None,
+        };
+        let url = gateway.as_ref().map_or(&server.url, |gateway| &gateway.url);
         let mut command = self.suite.command();
-        command.args(["server", "--url", &server.url, "--suite", "all", "-o"]).arg(&folder);
+        command.args(["server", "--url", url, "--suite", "all", "-o"]).arg(&folder);
         command.args(of_revision(revision));
         // The exit status of the suite is ignored: it does not fail on warnings.
         run_within(&mut command, &folder.join("suite.log"), LANE_TIMEOUT)?;
@@ -136,11 +144,12 @@ impl Runner<'_> {
         planned.iter().map(run).collect()
     }
 
-    fn named(self, planned: PlannedScenario<'_>, folder: &str) -> anyhow::Result<Run> {
+    fn named(self, planned: PlannedScenario<'_>) -> anyhow::Result<Run> {
         let PlannedScenario { scenario, revision } = planned;
-        let folder = self.folder(folder, revision)?;
+        let folder = self.folder(scenario.side.word(), revision)?;
+        let server = if scenario.side == Side::Gateway { self.gateway } else { self.server };
         let mut command = self.suite.command();
-        command.args(["server", "--url", &self.server.url, "--scenario", &scenario.name, "-o"]).arg(&folder);
+        command.args(["server", "--url", &server.url, "--scenario", &scenario.name, "-o"]).arg(&folder);
         command.args(of_revision(revision));
         run_within(
             &mut command,

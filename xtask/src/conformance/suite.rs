@@ -19,6 +19,8 @@ pub(super) const EXTENSION: &str = "extension";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Side {
     Server,
+    /// Our server behind the gateway of the hub.
+    Gateway,
     Client,
 }
 
@@ -26,6 +28,7 @@ impl Side {
     pub(super) fn word(self) -> &'static str {
         match self {
             Side::Server => "server",
+            Side::Gateway => "gateway",
             Side::Client => "client",
         }
     }

@@ -47,7 +47,7 @@ pub use calls::admit::{CallRequest, ToolRef};
 pub use calls::approvals::ApprovalView;
 pub use calls::arguments::CallArguments;
 pub use calls::calling_client::{CallingClient, ClientReply};
-pub use calls::client_call::ClientCall;
+pub use calls::client_call::{ClientCall, Participation};
 pub use calls::handle::{CallEvent, CallHandle, CallOptions, CallProgress};
 pub use calls::metrics::{BUCKET_BOUNDS_MS, CallMetrics, DurationHistogram};
 pub use calls::records::CallView;

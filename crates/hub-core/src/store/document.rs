@@ -43,7 +43,8 @@ pub enum DocumentKind {
     Trace,
     /// Resources, resource templates and prompts that a server lists. Its parent is the server.
     Features,
-    /// Request of a client that waits for an approval or for its result. Its id is the digest that the approval is bound to.
+    /// Request of a client that waits for an approval or for its result. Its id is that of the call, its name the digest
+    /// that the approval is bound to.
     WaitingRequest,
     /// Id of the store, named by the signed audit heads. There is one, in the first tenant.
     StoreId,

@@ -11,6 +11,7 @@ use linchpin_hub_core::hub::{Hub, HubOptions, LOCAL, LOCAL_USER};
 use linchpin_hub_core::platform::SystemPlatform;
 use linchpin_hub_core::server::ConfiguredServer;
 use linchpin_hub_core::vault::KeyFile;
+use linchpin_hub_gateway::SurfaceKey;
 use linchpin_hub_http::{HttpOptions, HubService};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
@@ -84,7 +85,8 @@ impl Site {
         let url = format!("{}/mcp", listener.origin());
         let (service, gateway) = (web.service(), web.gateway().clone());
         tasks.spawn(async move { listener.run_until(std::future::pending(), service).await.unwrap() });
-        let surface = gateway.surface(actor, actor.subject(), "/mcp").await.unwrap();
+        let key = SurfaceKey { actor, owner: actor.subject(), server: None, path: "/mcp".to_owned() };
+        let surface = gateway.surface(key).await.unwrap();
         tasks.spawn(async move { gateway.run(std::future::pending()).await });
         tasks.spawn(hub.clone().run(std::future::pending()));
         let token = hub.identity().process_token().expose().to_owned();

@@ -46,7 +46,7 @@ async fn the_user_of_a_client_sees_the_exact_arguments_and_approves() {
         let result = call(&client, &message).await.unwrap();
         assert_eq!(result.to_text(), message, "{revision}");
         assert_eq!(site.executions(), count + 1);
-        let shown = shown.lock().unwrap();
+        let shown = shown.lock().unwrap().clone();
         let [form] = &shown[..] else { panic!("{shown:?}") };
         assert!(form.message.contains("mcp_up__echo"), "{form:?}");
         assert!(form.message.contains(&format!("\"message\": \"hello\\u{{202e}} {revision}\"")), "{form:?}");
@@ -85,7 +85,7 @@ async fn a_client_without_forms_receives_progress_while_a_user_of_the_hub_decide
             within_timeout(waiting.notified()).await;
             site.hub.calls().approve(USER, approval.id, None).await.unwrap();
         };
-        let (result, ()) = within_timeout(async { tokio::join!(call.into_future(), approve) }).await;
+        let (result, ()) = Box::pin(async { tokio::join!(call.into_future(), approve) }).await;
         assert_eq!(result.unwrap().to_text(), "hello", "{revision}");
     }
     assert_eq!(site.executions(), Revision::ALL.len());
@@ -157,7 +157,7 @@ async fn a_client_that_times_out_and_sends_the_request_again_continues_the_call(
             }
         };
         // Dropping the call cancels its request.
-        let approval = within_timeout(abandoned).await;
+        let approval = Box::pin(abandoned).await;
         let approve = async {
             let mut resumed = site.events();
             site.hub.calls().approve(USER, approval.id, None).await.unwrap();

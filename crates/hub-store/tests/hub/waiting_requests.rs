@@ -27,9 +27,11 @@ impl CallingClient for SilentClient {
         None
     }
 
+    fn task_started(&self) {}
+
     fn elicitation_completed(&self, _: &str) {}
 
-    fn reply(&self, request: ServerRequest) -> ClientReply {
+    fn reply(&self, request: ServerRequest, _: Option<String>) -> ClientReply {
         Box::pin(async move { request.cancel() })
     }
 }
@@ -179,4 +181,39 @@ async fn the_user_of_a_client_decides_unless_the_agent_forbids_it() {
     let error = calls.decide_by_client(agent, call.approval.unwrap(), true).await.unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::PermissionDenied, "user_required"));
     assert_eq!(stage.upstream.ran(), 1);
+}
+
+#[tokio::test]
+async fn an_approval_rule_that_appears_meanwhile_runs_no_call_twice() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let call = send(&stage.hub, agent, "hello").await;
+    let rule = linchpin_hub_core::object_reader::ObjectReader::new(json!({ "minutes": 60 })).unwrap();
+    let calls = stage.hub.calls();
+    calls.approve_with_rule(local_user(ADA), call.approval.unwrap(), None, Some(rule)).await.unwrap();
+    stage.wait_for_call(call.id).await;
+    // The client has timed out and sends the request again, which the rule would allow.
+    let found = start(&stage.hub, agent, json!({ "message": "hello" })).await.outcome().await.unwrap();
+    assert_eq!((found.id, stage.upstream.ran()), (call.id, 1));
+    calls.end_waiting(ADA, call.id).await.unwrap();
+    let next = start(&stage.hub, agent, json!({ "message": "hello" })).await.outcome().await.unwrap();
+    assert_eq!((next.status, stage.upstream.ran()), (CallStatus::Success, 2));
+}
+
+#[tokio::test]
+async fn an_earlier_request_that_ends_does_not_affect_the_one_that_continues_the_call() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let lost = start(&stage.hub, agent, json!({ "message": "hello" })).await;
+    let (id, lost) = (lost.id(), lost.participation());
+    let calls = stage.hub.calls();
+    let second = start(&stage.hub, agent, json!({ "message": "hello" })).await;
+    assert_eq!(second.id(), id);
+    calls.attend(agent, id, Duration::from_mins(10)).await.unwrap();
+    // The hub notices only now that the first connection is gone.
+    calls.leave(agent, lost);
+    stage.hub.shutdown().await;
+    stage.clock.advance(5 * 60);
+    calls.withdraw_lost_requests(ADA).await.unwrap();
+    assert_eq!(stage.open_approvals().await, 1);
 }

@@ -12,23 +12,29 @@ use std::time::Duration;
 
 use linchpin::auth::Secret;
 use linchpin_hub_core::hub::Hub;
-use linchpin_hub_gateway::{Gateway, Surface};
+use linchpin_hub_core::{Actor, Subject};
+use linchpin_hub_gateway::{Gateway, Surface, SurfaceKey};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::error::{CliError, CliErrorKind};
+use crate::error::CliError;
 
 /// Path of the endpoint under which clients on stdio have their surface.
-pub(crate) const STDIO_PATH: &str = "/stdio";
+const STDIO_PATH: &str = "/stdio";
 /// Maximum number of connected clients.
 const MAX_CLIENTS: usize = 256;
 /// Maximum length of the line with which a client starts.
 const MAX_HANDSHAKE_LEN: usize = 4 << 10;
 /// Timeout of the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Returns the surface of a client on stdio.
+pub(super) fn stdio_surface(actor: Actor, owner: Subject) -> SurfaceKey {
+    SurfaceKey { actor, owner, server: None, path: STDIO_PATH.to_owned() }
+}
 
 /// First line of a client: its token, and the agent in whose name it acts.
 #[derive(Serialize, Deserialize)]
@@ -57,13 +63,16 @@ impl Drop for GatewaySocket {
 }
 
 impl GatewaySocket {
-    /// Binds the socket. Only the user of the hub can open it. The lock of the data directory must be held.
-    pub(super) fn bind(path: PathBuf) -> Result<Self, CliError> {
-        let bound = Self::try_bind(&path).map_err(|error| {
-            let text = format!("the socket `{}` of the gateway cannot be created: {error}", path.display());
-            CliError::new(CliErrorKind::Other, text)
-        })?;
-        Ok(GatewaySocket { listener: bound, path })
+    /// Binds the socket. Only the user of the hub can open it. The lock of the data directory must be held. Without the
+    /// socket the hub works, except for `linchpin gateway`.
+    pub(super) fn bind(path: PathBuf) -> Option<Self> {
+        match Self::try_bind(&path) {
+            Ok(listener) => Some(GatewaySocket { listener, path }),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "failed to create the socket for `linchpin gateway`");
+                None
+            }
+        }
     }
 
     fn try_bind(path: &Path) -> io::Result<UnixListener> {
@@ -129,11 +138,11 @@ async fn shake_hands(
         let owner = hub.identity().authenticate(&handshake.token).await.map_err(|error| error.to_string())?;
         let actor = match &handshake.agent {
             Some(agent) => {
-                hub.identity().act_as_agent(owner, agent).await.map_err(|error| error.to_string())?
+                hub.identity().act_as_agent(owner, agent).await.map_err(|error| error.to_string())?.0
             }
             None => owner,
         };
-        gateway.surface(actor, owner.subject(), STDIO_PATH).await.map_err(|error| error.to_string())
+        gateway.surface(stdio_surface(actor, owner.subject())).await.map_err(|error| error.to_string())
     };
     let found = found.await;
     let reply = HandshakeReply { error: found.as_ref().err().cloned() };

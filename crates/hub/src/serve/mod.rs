@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
-use self::gateway_socket::{GatewaySocket, STDIO_PATH};
+use self::gateway_socket::{GatewaySocket, stdio_surface};
 use self::listen::PublicListener;
 use crate::cli::{print, to_anyhow};
 use crate::config::{
@@ -175,8 +175,9 @@ async fn run_hub_process(
     if let Some(certificate) = public_config.and_then(|config| config.certificate) {
         work.spawn(certificate.watch_files(watched.clone(), until(ShutdownPhase::Draining)));
     }
-    let socket = GatewaySocket::bind(paths.gateway_socket())?;
-    work.spawn(socket.serve(hub.clone(), service.gateway().clone(), until(ShutdownPhase::Draining)));
+    if let Some(socket) = GatewaySocket::bind(paths.gateway_socket()) {
+        work.spawn(socket.serve(hub.clone(), service.gateway().clone(), until(ShutdownPhase::Draining)));
+    }
     work.spawn(watch_config(hub.clone(), watched, hangup, until(ShutdownPhase::Draining)));
     let (gateway, draining) = (service.gateway().clone(), until(ShutdownPhase::Draining));
     own_tasks.spawn(run_hub(hub.clone(), gateway, draining, until(ShutdownPhase::Stopping)));
@@ -192,16 +193,14 @@ async fn run_hub_process(
     if let Some(file) = &options.ready_file {
         write_ready(file, &running).map_err(|error| cannot_write(file, &error))?;
     }
-    match standard_output {
-        StandardOutput::Url { json } => print_url(&hub, &paths, (&running.url, browser_url), json).await,
-        StandardOutput::Client { agent } => {
-            work.spawn(serve_stdio(hub.clone(), service.gateway().clone(), agent));
-        }
+    if let StandardOutput::Url { json } = standard_output {
+        print_url(&hub, &paths, (&running.url, browser_url), json).await;
+    } else if let StandardOutput::Client { agent } = standard_output {
+        let gateway = service.gateway().clone();
+        work.spawn(serve_stdio(hub.clone(), gateway, agent, until(ShutdownPhase::Draining)));
     }
-    if let Some(public_origin) = public_origin {
-        tracing::info!(url = public_origin, "public listener ready");
-    }
-    tracing::info!(url = running.url, data = %paths.data().display(), ?durability, "hub ready");
+    let (public, data) = (public_origin.as_deref(), paths.data().display());
+    tracing::info!(url = running.url, public, %data, ?durability, "hub ready");
 
     // The first component that ends shuts down the others.
     let first = tokio::select! {
@@ -251,19 +250,27 @@ async fn run_hub(
     Ok(())
 }
 
-/// Serves an MCP client on standard input and output until its input ends.
-async fn serve_stdio(hub: Arc<Hub>, gateway: Arc<Gateway>, agent: Option<String>) -> Result<(), CliError> {
+/// Serves an MCP client on standard input and output until its input ends, or until `end` completes.
+async fn serve_stdio(
+    hub: Arc<Hub>,
+    gateway: Arc<Gateway>,
+    agent: Option<String>,
+    end: impl Future<Output = ()>,
+) -> Result<(), CliError> {
     let owner = Actor::new(LOCAL, Subject::User(LOCAL_USER));
     let actor = match &agent {
-        Some(agent) => hub.identity().act_as_agent(owner, agent).await?,
+        Some(agent) => hub.identity().act_as_agent(owner, agent).await?.0,
         None => owner,
     };
     // A slow server must not delay the client for long: its tools are announced later.
     if let Ok(synced) = timeout(FIRST_SYNC_TIMEOUT, hub.registry().sync_new_servers(LOCAL)).await {
         synced?;
     }
-    let surface = gateway.surface(actor, owner.subject(), STDIO_PATH).await?;
-    surface.service().run().await.map_err(|error| to_anyhow(error).into())
+    let surface = gateway.surface(stdio_surface(actor, owner.subject())).await?;
+    tokio::select! {
+        served = surface.service().run() => served.map_err(|error| to_anyhow(error).into()),
+        () = end => Ok(()),
+    }
 }
 
 async fn serve_requests(

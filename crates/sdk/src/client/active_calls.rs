@@ -30,6 +30,8 @@ pub(crate) struct CallScope {
     pub(super) tool: Option<String>,
     pub(super) handler: Option<Arc<dyn ServerRequestHandler>>,
     pub(super) log: Option<LogCallback>,
+    /// Called when the server runs the call as a task.
+    pub(super) on_task: Option<Box<dyn Fn() + Send + Sync>>,
     /// Whether the call rejects server requests that may belong to another call.
     pub(super) is_strict: bool,
     /// Number of the last request that was sent for the call; 0 before the first.

@@ -224,7 +224,7 @@ impl<T: Transport> ClientBuilder<T> {
         Fut: Future<Output = Result<ClientResult>> + Send + 'static,
     {
         self.handlers.declared = capabilities;
-        self.handlers.fallback = Some(Box::new(RequestFunction::new(handler)));
+        self.handlers.fallback = Some(Box::new(RequestFunction::new(move |request, _| handler(request))));
         self
     }
 

@@ -78,9 +78,19 @@ impl<T> Call<T> {
     /// [`ClientBuilder::on_server_request`](super::ClientBuilder::on_server_request). In a session, a server request
     /// does not always name its call; [`Client::attributes_requests`] describes how the call is found. When the call
     /// ends or is dropped, its handlers are dropped and the server receives an error.
-    pub fn on_server_request<F, Fut>(mut self, handler: F) -> Self
+    pub fn on_server_request<F, Fut>(self, handler: F) -> Self
     where
         F: Fn(ServerRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ClientResult>> + Send + 'static,
+    {
+        self.on_named_server_request(move |request, _| handler(request))
+    }
+
+    /// Like [`Self::on_server_request`]. The handler also receives the name of the request, which identifies it within
+    /// the call, in revisions without sessions.
+    pub fn on_named_server_request<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(ServerRequest, Option<String>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<ClientResult>> + Send + 'static,
     {
         self.scope().handler = Some(Arc::new(RequestFunction::new(handler)));
@@ -107,6 +117,12 @@ impl<T> Call<T> {
             }
         };
         self.scope().log = Some(Box::new(filtered));
+        self
+    }
+
+    /// Sets a callback that is called when the server runs the call as a task. It must not block.
+    pub fn on_task(mut self, callback: impl Fn() + Send + Sync + 'static) -> Self {
+        self.scope().on_task = Some(Box::new(callback));
         self
     }
 

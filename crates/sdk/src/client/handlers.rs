@@ -16,7 +16,8 @@ use crate::{Error, Result};
 
 /// Handler of server requests: elicitation, sampling and roots.
 pub(crate) trait ServerRequestHandler: Send + Sync {
-    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>>;
+    /// Handles a request. `name` identifies it within its call, in revisions without sessions.
+    fn handle(&self, request: ServerRequest, name: Option<&str>) -> BoxFuture<Result<ClientResult>>;
 }
 
 /// Server request handler that is a function.
@@ -30,14 +31,14 @@ impl<F> RequestFunction<F> {
 
 impl<F, Fut> ServerRequestHandler for RequestFunction<F>
 where
-    F: Fn(ServerRequest) -> Fut + Send + Sync + 'static,
+    F: Fn(ServerRequest, Option<String>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<ClientResult>> + Send + 'static,
 {
-    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>> {
-        let (function, method) = (self.0.clone(), request.method());
+    fn handle(&self, request: ServerRequest, name: Option<&str>) -> BoxFuture<Result<ClientResult>> {
+        let (function, method, name) = (self.0.clone(), request.method(), name.map(str::to_owned));
         // The function runs in the future, where a panic is caught.
         Box::pin(async move {
-            let reply = function(request).await?;
+            let reply = function(request, name).await?;
             if reply.method() == method {
                 return Ok(reply);
             }
@@ -131,8 +132,9 @@ pub(crate) fn all_capabilities() -> ClientCapabilities {
 }
 
 impl ServerRequestHandler for Arc<Handlers> {
-    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>> {
+    fn handle(&self, request: ServerRequest, name: Option<&str>) -> BoxFuture<Result<ClientResult>> {
         let (handlers, method) = (self.clone(), request.method().name());
+        let name = name.map(str::to_owned);
         Box::pin(async move {
             let unsupported = || handlers.unhandled(method);
             if let Some(fallback) = &handlers.fallback
@@ -140,7 +142,7 @@ impl ServerRequestHandler for Arc<Handlers> {
             {
                 return match handlers.undeclared(&request) {
                     Some(error) => Err(error),
-                    None => fallback.handle(request).await,
+                    None => fallback.handle(request, name.as_deref()).await,
                 };
             }
             Ok(match request {

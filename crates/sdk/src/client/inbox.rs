@@ -328,11 +328,13 @@ impl ClientCore {
             Attribution::Call(handler, open_request) => {
                 let work = match self.handlers.undeclared(&question) {
                     Some(error) => Box::pin(std::future::ready(Err(error))),
-                    None => handler.handle(question),
+                    None => handler.handle(question, None),
                 };
                 (work, Some(open_request))
             }
-            Attribution::Connection | Attribution::UnknownTask => (self.handlers.handle(question), None),
+            Attribution::Connection | Attribution::UnknownTask => {
+                (self.handlers.handle(question, None), None)
+            }
             Attribution::Ambiguous(calls) => {
                 let text = format!(
                     "{calls} calls are in flight, and this request does not name the call it belongs to"

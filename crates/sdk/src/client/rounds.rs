@@ -147,6 +147,7 @@ fn into_task(
 ) -> RequestProgress {
     if let Some(scope) = &request.options.scope {
         client.core.set_task(scope, &created.task.task_id);
+        scope.on_task.iter().for_each(|callback| callback());
     }
     RequestProgress::Task(Box::new(created.task), progress)
 }
@@ -304,7 +305,8 @@ pub(super) async fn handle_input_requests(
     }
     let mut open = Vec::with_capacity(requests.len());
     for (key, request) in requests {
-        open.push((key, request.method.clone(), handle_input_request(client, options, &request)?));
+        let work = handle_input_request(client, options, (&key, &request))?;
+        open.push((key, request.method.clone(), work));
     }
     let mut responses = BTreeMap::new();
     std::future::poll_fn(|cx| {
@@ -334,7 +336,7 @@ pub(super) async fn handle_input_requests(
 fn handle_input_request(
     client: &Client,
     options: &RequestOptions,
-    request: &InputRequest,
+    (name, request): (&str, &InputRequest),
 ) -> Result<BoxFuture<crate::Result<ClientResult>>, ClientError> {
     let params = request.params.as_ref().map_or_else(|| "{}".to_owned(), ToString::to_string);
     let not_offered = || ClientError::UnsupportedByClient { method: request.method.clone() };
@@ -349,8 +351,8 @@ fn handle_input_request(
     }
     let handlers = &client.core.handlers;
     let response = match options.scope.as_ref().and_then(|scope| scope.handler.as_ref()) {
-        Some(handler) => handler.handle(server_request),
-        None => handlers.handle(server_request),
+        Some(handler) => handler.handle(server_request, Some(name)),
+        None => handlers.handle(server_request, Some(name)),
     };
     Ok(Box::pin(crate::server::run_catching_panics(response)))
 }

@@ -231,9 +231,9 @@ async fn refresh_later(proxy: Weak<RemoteProxy>, live: Weak<LiveCatalog>, change
 struct ForwardToCaller(Context);
 
 impl ServerRequestHandler for ForwardToCaller {
-    fn handle(&self, request: ServerRequest) -> BoxFuture<Result<ClientResult>> {
-        let cx = self.0.clone();
-        Box::pin(async move { cx.send_server_request(request).await })
+    fn handle(&self, request: ServerRequest, name: Option<&str>) -> BoxFuture<Result<ClientResult>> {
+        let (cx, name) = (self.0.clone(), name.map(str::to_owned));
+        Box::pin(async move { cx.forward_server_request(request, name.as_deref()).await })
     }
 }
 

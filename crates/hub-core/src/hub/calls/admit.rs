@@ -262,6 +262,12 @@ impl Calls {
         plan: Box<PlannedCall>,
         reason: PolicyReason,
     ) -> Result<SubmittedCall> {
+        // An equal request may still wait for an approval, although this one needs none any more.
+        if reason != PolicyReason::OwnCall
+            && let Some(view) = self.attach(actor, &plan).await?
+        {
+            return Ok(SubmittedCall::recorded(view));
+        }
         let id = plan.id;
         let call = self.start_call(actor, plan, None, reason.code()).await?;
         Ok(SubmittedCall::Running(id, call))
@@ -401,7 +407,7 @@ impl Calls {
             expires: approval_expires,
             decided: None,
         };
-        let waiting_request = self.waiting_request_change(actor, plan, &approval)?;
+        let waiting_request = self.waiting_request_change(plan, &approval)?;
         let entry = self.call_entry(actor, "approval.requested", plan).with("reason", reason.code());
         let entry =
             entry.with("approval", approval.id.to_string()).with("binding", approval.digest.to_string());

@@ -292,6 +292,7 @@ impl Calls {
         let call = call.ok_or_else(|| Error::not_found("call", approval.call))?;
         let outcome = self.failed_outcome(tenant, call.id, call.server, status, text).await;
         let finish = StoreChange::FinishCall { call: call.id, outcome };
+        self.pending_callers.remove(tenant, call.id);
         let batch = Batch::new().change(decide).change(finish).audit(entry);
         let batch = batch.with_event(event_payloads::approval(approval.id, call.id, decision));
         self.context

@@ -40,6 +40,7 @@ impl Calls {
                     at,
                     digest: None,
                 };
+                self.pending_callers.remove(actor.tenant(), id);
                 let batch = Batch::new()
                     .change(decide)
                     .change(StoreChange::FinishCall { call: id, outcome })

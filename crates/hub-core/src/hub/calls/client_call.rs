@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::Calls;
-use super::admit::{CallRequest, StartedCall, SubmittedCall, outcome_of};
+use super::admit::{CallRequest, StartedCall, SubmittedCall, outcome_of, unknown_outcome_error};
 use super::handle::{CallOptions, CallerChannel};
 use super::records::CallView;
-use super::waiting_requests::CLIENT_LOST_TIMEOUT;
 use crate::actor::Actor;
 use crate::error::Result;
 use crate::id::CallId;
@@ -17,6 +18,7 @@ use crate::store::CallStatus;
 #[must_use = "a call that was started runs while it is awaited"]
 pub struct ClientCall {
     id: CallId,
+    caller: CallerChannel,
     state: ClientCallState,
 }
 
@@ -26,18 +28,43 @@ enum ClientCallState {
     Running(StartedCall),
 }
 
+/// Participation of one request of a client in a call. It ends with [`Calls::leave`], or when the outcome was returned.
+#[derive(Debug, Clone)]
+pub struct Participation {
+    call: CallId,
+    caller: CallerChannel,
+}
+
 impl ClientCall {
     /// Returns the id of the call.
     pub fn id(&self) -> CallId {
         self.id
     }
 
-    /// Returns the finished call, or the call that waits for an approval.
+    /// Returns the participation of the request in the call.
+    pub fn participation(&self) -> Participation {
+        Participation { call: self.id, caller: self.caller.clone() }
+    }
+
+    /// Returns the finished call, or the call that waits for an approval. A running call runs while this is polled.
     pub async fn outcome(self) -> Result<CallView> {
         match self.state {
             ClientCallState::Recorded(view) => Ok(*view),
             ClientCallState::Running(call) => outcome_of(self.id, call).await,
         }
+    }
+
+    /// Like [`Self::outcome`], but the call also runs while this is not polled.
+    pub async fn outcome_in_task(self, calls: &Calls) -> Result<CallView> {
+        let (id, call) = match self.state {
+            ClientCallState::Recorded(view) => return Ok(*view),
+            ClientCallState::Running(call) => (self.id, call),
+        };
+        let (sender, outcome) = oneshot::channel();
+        calls.context.tasks.spawn(async move {
+            let _ = sender.send(outcome_of(id, call).await); // the client may be gone
+        });
+        outcome.await.unwrap_or_else(|_| Err(unknown_outcome_error(id)))
     }
 }
 
@@ -50,27 +77,26 @@ impl Calls {
         request: CallRequest,
         options: CallOptions,
     ) -> Result<ClientCall> {
-        Ok(match self.submit(actor, request, CallerChannel::new(options)).await? {
-            SubmittedCall::Recorded(view) => {
-                ClientCall { id: view.id, state: ClientCallState::Recorded(view) }
-            }
-            SubmittedCall::Running(id, call) => ClientCall { id, state: ClientCallState::Running(call) },
-        })
+        let caller = CallerChannel::new(options);
+        let (id, state) = match self.submit(actor, request, caller.clone()).await? {
+            SubmittedCall::Recorded(view) => (view.id, ClientCallState::Recorded(view)),
+            SubmittedCall::Running(id, call) => (id, ClientCallState::Running(call)),
+        };
+        Ok(ClientCall { id, caller, state })
     }
 
-    /// Ends the participation of a client that is gone, in the background: its running call is cancelled, and a call
-    /// that waits for an approval waits [`CLIENT_LOST_TIMEOUT`] for the client to return.
-    pub fn leave(self: &Arc<Self>, actor: Actor, call: CallId) {
+    /// Ends the participation of a request whose client is gone, in the background. A running call is cancelled, unless a
+    /// user has approved it: its result waits for the client, as an open approval does.
+    pub fn leave(self: &Arc<Self>, actor: Actor, participation: Participation) {
         let calls = self.clone();
         self.context.tasks.spawn(async move {
+            let Participation { call, caller } = participation;
             let left = match calls.call(actor, call).await {
+                Ok(view) if view.approval.is_some() => calls.leave_waiting(actor, call, &caller).await,
                 Ok(view) if view.status == CallStatus::Running => {
                     calls.cancel_call(actor, call).await.map(drop)
                 }
-                Ok(_) => {
-                    calls.pending_callers.remove(actor.tenant(), call);
-                    calls.attend(actor, call, CLIENT_LOST_TIMEOUT).await
-                }
+                Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
             if let Err(error) = left {

@@ -13,6 +13,7 @@ use linchpin::server::Progress;
 use serde_json::json;
 use tokio::sync::Notify;
 
+use super::calling_client::capabilities_of;
 use super::handle::{CallEvent, CallProgress, CallerChannel};
 use super::plan::PlannedCall;
 use super::server_requests::{ServerRequestKind, ServerRequestView};
@@ -26,6 +27,8 @@ use crate::lock::lock;
 
 /// Minimum time between two progress events of a call on the event stream.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(400);
+/// Maximum length of the id of a URL elicitation whose completion is reported, in bytes.
+const MAX_ELICITATION_ID_LEN: usize = 256;
 /// Maximum number of server requests of one call.
 const MAX_SERVER_REQUESTS: usize = 100;
 
@@ -91,15 +94,23 @@ impl CallExchange {
         let call = call
             .capabilities(self.capabilities())
             .progress(move |progress| on_progress.add_progress(&progress))
-            .on_server_request(move |request| on_request.clone().reply_to(request));
+            .on_named_server_request(move |request, name| on_request.clone().reply_to(request, name));
+        let call = match self.caller.options.client.clone() {
+            Some(client) => call.on_task(move || client.task_started()),
+            None => call,
+        };
         match self.caller.log_level() {
             Some(level) => call.log(level, move |message| on_log.report_log(message)),
             None => call,
         }
     }
 
-    /// Returns the capabilities announced with the call: sampling only if the caller replies to it.
+    /// Returns the capabilities announced with the call: those of the client whose request it is; otherwise all, but
+    /// sampling only if the caller replies to it.
     fn capabilities(&self) -> Arc<ClientCapabilities> {
+        if self.caller.options.client.is_some() {
+            return capabilities_of(&self.caller.options.replies);
+        }
         let has_sampling = self.is_replied(ServerRequestKind::Sampling);
         if has_sampling { WITH_SAMPLING.clone() } else { WITHOUT_SAMPLING.clone() }
     }
@@ -144,7 +155,11 @@ impl CallExchange {
     }
 
     /// Replies to a server request: with the reply of the caller, or at once if the caller does not reply to its kind.
-    async fn reply_to(self: Arc<Self>, request: ServerRequest) -> linchpin::Result<ClientResult> {
+    async fn reply_to(
+        self: Arc<Self>,
+        request: ServerRequest,
+        name: Option<String>,
+    ) -> linchpin::Result<ClientResult> {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= MAX_SERVER_REQUESTS {
             let text = format!("a call may send at most {MAX_SERVER_REQUESTS} server requests");
             return Err(linchpin::Error::rpc(code::INTERNAL_ERROR, text));
@@ -180,13 +195,15 @@ impl CallExchange {
             Some(client) => {
                 if let ServerRequest::Elicit(elicit) = &request
                     && let Some(elicitation) = &elicit.elicitation_id
+                    && kind == ServerRequestKind::Url
+                    && elicitation.len() <= MAX_ELICITATION_ID_LEN
                 {
                     let key = (self.actor.tenant(), self.subject, self.server, elicitation.clone());
                     calls.upstream.url_elicitations().insert(key, client.clone(), times.0);
                 }
                 let forwarded = async {
                     is_open.notified().await;
-                    self.forward_request(&*client, request.clone(), &view).await
+                    self.forward_request(&*client, (request.clone(), name), &view).await
                 };
                 tokio::select! {
                     biased;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use linchpin::encode::to_value;
 use linchpin::model::{CallToolResult, TaskStatus};
-use linchpin::{CallError, ClientError, Revision};
+use linchpin::{CallError, ClientError, ErrorObject, Revision};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
@@ -27,6 +27,7 @@ use crate::error::{self, Result};
 use crate::hub::calls::Calls;
 use crate::hub::calls::limits::concurrency_limits;
 use crate::hub::event_payloads;
+use crate::hub::upstream::connect::rejection;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::lock::lock;
 use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
@@ -65,11 +66,13 @@ struct ExecutionOutcome {
     result: Option<BoundedResult>,
     warning: Option<String>,
     error: Option<String>,
+    /// JSON-RPC error with which the server rejected the call.
+    rejection: Option<ErrorObject>,
 }
 
 impl ExecutionOutcome {
     fn without_result(status: CallStatus, error: impl Into<String>) -> Self {
-        ExecutionOutcome { status, result: None, warning: None, error: Some(error.into()) }
+        ExecutionOutcome { status, result: None, warning: None, error: Some(error.into()), rejection: None }
     }
 }
 
@@ -173,7 +176,7 @@ impl Calls {
         }
         span.record("linchpin.status", outcome_data.status.name());
         let batch = self.outcome_batch(actor, &plan, &outcome_data, completed).await;
-        let ExecutionOutcome { status, result, warning, error } = outcome_data;
+        let ExecutionOutcome { status, result, warning, error, rejection } = outcome_data;
         let (result, summary) = result.map(|result| (result.value, result.text)).unzip();
         let view = CallView {
             subject_name,
@@ -181,6 +184,7 @@ impl Calls {
             summary,
             warning,
             error,
+            rejection: rejection.map(Box::new),
             approval,
             started: Some(started),
             completed: Some(completed),
@@ -284,14 +288,21 @@ impl Calls {
                 let mut result = BoundedResult::new(value, json, self.context.limits().result_bytes);
                 let status = if result.is_error { CallStatus::Error } else { CallStatus::Success };
                 let error = result.is_error.then(|| first_line(&result.text));
-                ExecutionOutcome { status, warning: result.warning.take(), result: Some(result), error }
+                ExecutionOutcome {
+                    status,
+                    warning: result.warning.take(),
+                    result: Some(result),
+                    error,
+                    rejection: None,
+                }
             }
             Ok(Some(Err(error))) => {
                 let status = if may_have_run(&error) { CallStatus::Unknown } else { CallStatus::Error };
-                ExecutionOutcome::without_result(
-                    status,
-                    escape_invisible(&redactor.redact_text(error.to_string())),
-                )
+                let text = escape_invisible(&redactor.redact_text(error.to_string()));
+                ExecutionOutcome {
+                    rejection: rejection(&error, redactor),
+                    ..ExecutionOutcome::without_result(status, text)
+                }
             }
         };
         let edited = "a user edited the arguments before the call was sent";
@@ -349,7 +360,7 @@ impl Calls {
         at: Timestamp,
     ) -> Batch {
         let (tenant, stores_history) = (actor.tenant(), plan.target.server.settings.keep_history);
-        let ExecutionOutcome { status, result, warning, error } = outcome_data;
+        let ExecutionOutcome { status, result, warning, error, rejection: _ } = outcome_data;
         let status = *status;
         let mut entry = self
             .context

@@ -241,11 +241,24 @@ impl PendingCallers {
         }
     }
 
-    /// Replaces the caller of a pending call, whose client was lost.
-    pub(super) fn replace(&self, tenant: TenantId, call: CallId, caller: &CallerChannel) {
+    /// Replaces the caller of a pending call, whose client was lost. `expires` is the time at which its approval expires
+    /// at the latest.
+    pub(super) fn replace(&self, tenant: TenantId, call: CallId, caller: &CallerChannel, expires: Timestamp) {
         let mut callers = lock(&self.0);
-        let expires = callers.get(&(tenant, call)).map_or(Timestamp::MAX, |(expires, _)| *expires);
+        let expires = callers.get(&(tenant, call)).map_or(expires, |(expires, _)| *expires);
         callers.insert((tenant, call), (expires, caller.clone()));
+    }
+
+    /// Removes the caller of a pending call if it is this one. Returns whether it was.
+    pub(super) fn remove_own(&self, tenant: TenantId, call: CallId, caller: &CallerChannel) -> bool {
+        let mut callers = lock(&self.0);
+        let is_own =
+            |(_, current): &(Timestamp, CallerChannel)| Arc::ptr_eq(&current.options, &caller.options);
+        let removed = callers.get(&(tenant, call)).is_some_and(is_own);
+        if removed {
+            callers.remove(&(tenant, call));
+        }
+        removed
     }
 
     /// Returns the caller of a pending call; one without options if it is not known.

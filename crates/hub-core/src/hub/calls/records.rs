@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use linchpin::ErrorObject;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -61,6 +62,9 @@ pub struct CallView {
     pub warning: Option<String>,
     /// Error message.
     pub error: Option<String>,
+    /// JSON-RPC error with which the server rejected the call, for the caller that waited for it.
+    #[serde(skip)]
+    pub rejection: Option<Box<ErrorObject>>,
     /// Approval of the call, if one was requested.
     #[schemars(with = "Option<String>")]
     pub approval: Option<ApprovalId>,
@@ -117,6 +121,7 @@ impl CallView {
             summary: None,
             warning: None,
             error: None,
+            rejection: None,
             approval: None,
             digest: plan.digest.to_string(),
             created: plan.id.created_at().unwrap_or_default(),
@@ -232,6 +237,7 @@ impl Calls {
             result,
             warning,
             error: error.and_then(|error| error.as_str().map(str::to_owned)),
+            rejection: None,
             approval,
             digest: call.digest.to_string(),
             created: call.created,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use linchpin::client::{Item, Pages};
 use linchpin::encode::{Encode, to_value};
 use linchpin::model::{CompleteParams, CompleteResult, CompletionReference};
-use linchpin::{CallError, Client, ClientError, Revision, code};
+use linchpin::{CallError, Client, ClientError, ErrorObject, Revision, code};
 use serde_json::Value;
 
+use super::calling_client::attach_client;
+use super::handle::CallOptions;
 use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::connection::{backoff, is_retryable};
@@ -108,7 +110,7 @@ impl Calls {
             return Ok(Vec::new());
         }
         self.consume_server_rate_limit(actor, &server, || entry(&server.id.to_string())).await?;
-        let send = |client: Client| async move {
+        let send = |client: Client, _: &Arc<Redactor>| async move {
             match feature {
                 FeatureList::Resources => list_all(client.resources()).await,
                 FeatureList::Templates => list_all(client.resource_templates()).await,
@@ -126,11 +128,29 @@ impl Calls {
 
     /// Reads a resource of a server and records it in the audit.
     pub async fn read_resource(&self, actor: Actor, server: &str, uri: &str) -> Result<Value> {
+        self.read_resource_for(actor, server, uri, &CallOptions::default()).await
+    }
+
+    /// Like [`Self::read_resource`], for a client that replies to server requests while the resource is read.
+    pub async fn read_resource_for(
+        &self,
+        actor: Actor,
+        server: &str,
+        uri: &str,
+        options: &CallOptions,
+    ) -> Result<Value> {
         check_uri(uri)?;
         let server = self.admit(actor, server, &RESOURCE, uri).await?;
-        let send = |client: Client| client.read(uri).into_future();
-        let (contents, redactor) =
-            self.send_read(actor, &server, "failed to read the resource", send).await?;
+        let send = |client: Client, redactor: &Arc<Redactor>| {
+            attach_client(client.read(uri), options, redactor).into_future()
+        };
+        let read = self.send_read(actor, &server, "failed to read the resource", send).await;
+        let (contents, redactor) = read.map_err(|error| match error.rejection() {
+            Some(rejection) if is_unknown_resource(rejection) => {
+                Error::not_found("resource", shorten(uri)).with_rejection(Some(rejection.clone()))
+            }
+            _ => error,
+        })?;
         self.bounded(&redactor, to_value(&contents, Revision::LATEST))
     }
 
@@ -142,8 +162,21 @@ impl Calls {
         name: &str,
         arguments: BTreeMap<String, String>,
     ) -> Result<Value> {
+        self.get_prompt_for(actor, server, (name, arguments), &CallOptions::default()).await
+    }
+
+    /// Like [`Self::get_prompt`], for a client that replies to server requests while the prompt is rendered.
+    pub async fn get_prompt_for(
+        &self,
+        actor: Actor,
+        server: &str,
+        (name, arguments): (&str, BTreeMap<String, String>),
+        options: &CallOptions,
+    ) -> Result<Value> {
         let server = self.admit(actor, server, &PROMPT, name).await?;
-        let send = |client: Client| client.prompt(name, arguments.clone()).into_future();
+        let send = |client: Client, redactor: &Arc<Redactor>| {
+            attach_client(client.prompt(name, arguments.clone()), options, redactor).into_future()
+        };
         let (prompt, redactor) = self.send_read(actor, &server, "failed to get the prompt", send).await?;
         self.bounded(&redactor, to_value(&prompt, Revision::LATEST))
     }
@@ -170,7 +203,7 @@ impl Calls {
             return Err(Error::not_found("prompt or resource template", "of this completion"));
         }
         self.consume_server_rate_limit(actor, &server, || entry(&server.id.to_string())).await?;
-        let send = |client: Client| client.complete_with(params).into_future();
+        let send = |client: Client, _: &Arc<Redactor>| client.complete_with(params).into_future();
         let (result, redactor) =
             self.send_read(actor, &server, "failed to complete the argument", send).await?;
         let result = redactor.redact(to_value(&result, Revision::LATEST));
@@ -227,12 +260,12 @@ impl Calls {
         actor: Actor,
         server: &Server,
         failure: &str,
-        send: impl Fn(Client) -> F,
+        send: impl Fn(Client, &Arc<Redactor>) -> F,
     ) -> Result<(T, Arc<Redactor>)> {
         let (mut attempts, mut was_closed) = (0, false);
         loop {
             let client = self.upstream.connection_for(actor, server).await?;
-            let error = match send(Client::clone(&client)).await {
+            let error = match send(Client::clone(&client), &client.redactor).await {
                 Ok(response) => return Ok((response, client.redactor.clone())),
                 Err(error) => error,
             };
@@ -260,6 +293,12 @@ impl Calls {
         }
         Ok(result)
     }
+}
+
+/// Returns whether a server rejected a read because it does not have the resource. The code differs between revisions.
+fn is_unknown_resource(error: &ErrorObject) -> bool {
+    let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
+    error.code == code::RESOURCE_NOT_FOUND || (error.code == code::INVALID_PARAMS && names_uri)
 }
 
 /// Checks the length of the URI of a resource.

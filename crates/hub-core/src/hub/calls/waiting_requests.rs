@@ -3,14 +3,16 @@
 //! some time is withdrawn.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::handle::CallerChannel;
 use super::plan::PlannedCall;
 use super::records::CallView;
-use crate::actor::{Actor, Subject};
+use crate::actor::Actor;
 use crate::audit::AuditEntry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hub::calls::Calls;
@@ -30,7 +32,6 @@ const RESULT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct WaitingRequest {
     call: CallId,
-    subject: String,
     /// Digest that the approval is bound to, which is also the name of the document.
     digest: String,
     /// Time until which the client counts as present.
@@ -48,7 +49,6 @@ impl Calls {
     /// of the same digest.
     pub(super) fn waiting_request_change(
         &self,
-        actor: Actor,
         plan: &PlannedCall,
         approval: &Approval,
     ) -> Result<Option<StoreChange>> {
@@ -57,10 +57,10 @@ impl Calls {
         }
         let request = WaitingRequest {
             call: plan.id,
-            subject: actor.subject().to_string(),
             digest: approval.digest.to_string(),
             attended_until: self.attended_until(CLIENT_LOST_TIMEOUT),
         };
+        self.has_waiting_requests.store(true, Ordering::Release);
         Ok(Some(upsert(request.to_document()?, 0)))
     }
 
@@ -71,7 +71,10 @@ impl Calls {
     /// Returns the call of an equal request of the same client that still waits for its approval or result, and makes
     /// the new client its caller.
     pub(super) async fn attach(&self, actor: Actor, plan: &PlannedCall) -> Result<Option<CallView>> {
-        if plan.caller.options.client.is_none() {
+        // Another hub may have stored the request; a single hub knows whether there is any.
+        let may_wait =
+            self.has_waiting_requests.load(Ordering::Acquire) || self.context.store.shared().is_some();
+        if plan.caller.options.client.is_none() || !may_wait {
             return Ok(None);
         }
         let (tenant, digest) = (actor.tenant(), plan.binding(actor).to_string());
@@ -87,29 +90,58 @@ impl Calls {
                 return Ok(None);
             }
         };
-        self.pending_callers.replace(tenant, request.call, &plan.caller);
+        if view.status == CallStatus::Pending {
+            let expires = self.attended_until(self.context.options.approval_lifetime);
+            self.pending_callers.replace(tenant, request.call, &plan.caller, expires);
+        }
         self.attend(actor, request.call, CLIENT_LOST_TIMEOUT).await?;
         let entry = self.context.entry(actor, "call.resumed").with("call", request.call.to_string());
         self.context.store.commit(tenant, Batch::new().audit(entry)).await?;
         Ok(Some(view))
     }
 
-    /// Records that the client of a waiting call is present, and counts as present for `time` from now on. Does nothing
-    /// if the call does not wait.
+    /// Records that the client of a waiting call is present, and counts as present for at least `time` from now on. Does
+    /// nothing if the call does not wait.
     pub async fn attend(&self, actor: Actor, call: CallId, time: Duration) -> Result<()> {
+        let until = self.attended_until(time);
+        self.set_attended(actor.tenant(), call, |current| current.max(until)).await
+    }
+
+    /// Records that the client of a request is gone, unless another request of the client continues the call.
+    pub(super) async fn leave_waiting(
+        &self,
+        actor: Actor,
+        call: CallId,
+        caller: &CallerChannel,
+    ) -> Result<()> {
         let tenant = actor.tenant();
+        let is_pending = self.find_open_approval(tenant, call).await?.is_some();
+        if is_pending && !self.pending_callers.remove_own(tenant, call, caller) {
+            return Ok(());
+        }
+        let until = self.attended_until(CLIENT_LOST_TIMEOUT);
+        self.set_attended(tenant, call, |_| until).await
+    }
+
+    async fn set_attended(
+        &self,
+        tenant: TenantId,
+        call: CallId,
+        until: impl FnOnce(Timestamp) -> Timestamp,
+    ) -> Result<()> {
         let found = self.context.load::<WaitingRequest>(tenant, DocumentKind::WaitingRequest, call).await?;
         let Some((mut request, version)) = found else { return Ok(()) };
-        request.attended_until = self.attended_until(time);
+        request.attended_until = until(request.attended_until);
         let change = upsert(request.to_document()?, version);
         match self.context.store.commit(tenant, Batch::new().change(change)).await {
             Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
-            _ => Ok(()), // another client attends it at this moment
+            _ => Ok(()), // another request of the client changes it, or it was just withdrawn
         }
     }
 
     /// Ends the waiting of a call, because its outcome was returned to its client. The next equal request is a new call.
     pub async fn end_waiting(&self, tenant: TenantId, call: CallId) -> Result<()> {
+        self.pending_callers.remove(tenant, call);
         self.context.delete_if_present(tenant, DocumentKey::new(DocumentKind::WaitingRequest, call)).await
     }
 
@@ -118,36 +150,41 @@ impl Calls {
         let now = self.context.platform.now();
         let requests =
             self.context.load_all::<WaitingRequest>(tenant, DocumentKind::WaitingRequest, None).await?;
+        self.has_waiting_requests.store(!requests.is_empty(), Ordering::Release);
         for (request, _) in requests.into_iter().filter(|(request, _)| request.attended_until < now) {
-            let actor = Actor::new(tenant, request.subject.parse::<Subject>()?);
-            let is_expired =
-                request.attended_until.saturating_add(RESULT_LIFETIME).is_ok_and(|end| end < now);
-            let is_pending = match self.call(actor, request.call).await {
-                Ok(view) => view.status == CallStatus::Pending,
-                Err(error) if error.kind() == ErrorKind::NotFound => false,
-                Err(error) => return Err(error),
-            };
-            if is_pending {
-                self.withdraw(tenant, request.call).await?;
-            }
-            if is_pending || is_expired {
-                self.end_waiting(tenant, request.call).await?;
+            if let Err(error) = self.end_lost_request(tenant, &request, now).await {
+                tracing::warn!(call.id = %request.call, %error, "failed to withdraw the request of a lost client");
             }
         }
         Ok(())
     }
 
-    /// Cancels a pending call whose client is gone.
-    async fn withdraw(&self, tenant: TenantId, call: CallId) -> Result<()> {
-        let Some(approval) = self.find_open_approval(tenant, call).await? else { return Ok(()) };
+    async fn end_lost_request(
+        &self,
+        tenant: TenantId,
+        request: &WaitingRequest,
+        now: Timestamp,
+    ) -> Result<()> {
+        let call = self.context.store.call(tenant, request.call).await?;
+        let is_over = match call.map(|call| call.status) {
+            None => true,
+            Some(CallStatus::Pending) => self.withdraw(tenant, request.call).await?,
+            Some(_) => request.attended_until.saturating_add(RESULT_LIFETIME).is_ok_and(|end| end < now),
+        };
+        if is_over { self.end_waiting(tenant, request.call).await } else { Ok(()) }
+    }
+
+    /// Cancels a pending call whose client is gone. Returns `false` if it was decided at this moment.
+    async fn withdraw(&self, tenant: TenantId, call: CallId) -> Result<bool> {
+        let Some(approval) = self.find_open_approval(tenant, call).await? else { return Ok(false) };
         let now = self.context.platform.now();
         let entry = AuditEntry::new(now, "hub", "approval.withdrawn").with("call", call.to_string());
         let entry = entry.with("approval", approval.id.to_string()).with("reason", "client_lost");
         let text = "the client disconnected while the call waited for approval: call the tool again";
         let outcome = (ApprovalStatus::Withdrawn, CallStatus::Cancelled);
         match self.close_approval(tenant, &approval, outcome, "hub", text, entry).await {
-            Err(error) if error.kind() != ErrorKind::Conflict => Err(error),
-            _ => Ok(()), // decided concurrently
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(false),
+            closed => closed.map(|()| true),
         }
     }
 

@@ -64,14 +64,14 @@ impl Identity {
         found.map(|stored| stored.document.key.id.parse()).transpose()
     }
 
-    /// Returns the actor of an enabled agent, by id or name, in whose place the caller acts: a user for any agent, an
-    /// agent only for itself.
-    pub async fn act_as_agent(&self, actor: Actor, name: &str) -> Result<Actor> {
+    /// Returns the actor and the id of an enabled agent, by id or name, in whose place the caller acts: a user for any
+    /// agent, an agent only for itself.
+    pub async fn act_as_agent(&self, actor: Actor, name: &str) -> Result<(Actor, AgentId)> {
         let missing = || Error::not_found("agent", shorten(name));
         let (tenant, found) = (actor.tenant(), self.find_agent(actor.tenant(), name).await?);
         let id = found.filter(|id| actor.agent().is_none_or(|own| own == *id)).ok_or_else(missing)?;
         let snapshot = self.agent_snapshot(tenant, id).await?.filter(|snapshot| snapshot.agent.enabled);
-        snapshot.map(|_| Actor::new(tenant, Subject::Agent(id))).ok_or_else(missing)
+        snapshot.map(|_| (Actor::new(tenant, Subject::Agent(id)), id)).ok_or_else(missing)
     }
 
     /// Returns an API token by its id. In a cluster it is always read from the store: another hub may have revoked it.

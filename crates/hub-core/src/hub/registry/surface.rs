@@ -8,7 +8,7 @@ use super::Registry;
 use crate::actor::Actor;
 use crate::agent::Agent;
 use crate::error::Result;
-use crate::hub::upstream::features::FeatureDefinitions;
+use crate::hub::upstream::features::StoredFeatures;
 use crate::hub::{ToolFilter, ToolView};
 use crate::id::ServerId;
 use crate::store::DocumentKind;
@@ -61,9 +61,9 @@ impl Registry {
                 .map(|tool| (tool.name.clone(), tool.definition.clone()))
                 .collect();
             own_tools.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            let features =
-                self.context.load::<FeatureDefinitions>(tenant, DocumentKind::Features, id).await?;
-            let mut features = features.map(|(features, _)| features).unwrap_or_default();
+            let stored = self.context.load::<StoredFeatures>(tenant, DocumentKind::Features, id).await?;
+            let stored = stored.map(|(features, _)| features).unwrap_or_default();
+            let mut features = stored.of(actor.agent(), server.settings.credentials);
             if let Some(agent) = &agent {
                 features.retain_granted(agent, id);
             }

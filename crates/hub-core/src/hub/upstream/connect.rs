@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use linchpin::auth::Secret;
 use linchpin::client::Listing;
-use linchpin::{CallError, Client, ClientError};
+use linchpin::{CallError, Client, ClientError, ErrorObject};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -203,7 +203,9 @@ impl Upstream {
                         tracing::debug!(server.id = %server.id, %error, "failed to list the resources or prompts of a server");
                     };
                     let features = FeatureDefinitions::list(&client, &redactor).await.inspect_err(log).ok();
-                    let report = ServerReport { info: ServerInfo::of(&client, &redactor), features };
+                    let own = actor.agent().zip(features.clone()).into_iter().collect();
+                    let info = ServerInfo::of(&client, &redactor);
+                    let report = ServerReport { info, features, by_agent: own };
                     return Ok((tools, report, redactor));
                 }
                 Err(error) if attempts < server.settings.retry_attempts && is_retryable(&error) => {
@@ -272,4 +274,14 @@ pub(in crate::hub) fn request_error(
         code,
         crate::text::escape_invisible(&redactor.redact_text(text)),
     )
+    .with_rejection(rejection(error, redactor))
+}
+
+/// Returns the JSON-RPC error of a server, with secrets redacted.
+pub(in crate::hub) fn rejection(error: &ClientError, redactor: &Redactor) -> Option<ErrorObject> {
+    let ClientError::Call(CallError::Rejected(ErrorObject { code, message, data })) = error else {
+        return None;
+    };
+    let data = data.clone().map(|data| redactor.redact(data));
+    Some(ErrorObject { code: *code, message: redactor.redact_text(message.clone()), data })
 }

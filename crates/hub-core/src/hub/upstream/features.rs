@@ -1,7 +1,7 @@
 //! Resources, resource templates and prompts that a server lists: their definitions with secrets redacted, which a sync
 //! stores for the gateway, and their names and numbers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linchpin::client::{Item, Pages};
 use linchpin::encode::{Encode, to_value};
@@ -12,11 +12,14 @@ use serde_json::Value;
 
 use super::server_info::{MAX_NAME_LEN, bounded};
 use crate::agent::Agent;
-use crate::id::ServerId;
+use crate::id::{AgentId, ServerId};
 use crate::secrets::redact::Redactor;
+use crate::server::CredentialMode;
 
 /// Maximum size of one definition, in bytes of JSON.
 const MAX_DEFINITION_BYTES: usize = 128 << 10;
+/// Maximum number of items of one list, of all subjects together.
+const MAX_ITEMS: usize = 10_000;
 /// Maximum size of all definitions of one list, in bytes of JSON.
 const MAX_LIST_BYTES: usize = 8 << 20;
 
@@ -51,6 +54,28 @@ pub(in crate::hub) struct FeatureDefinitions {
     pub(in crate::hub) extensions: BTreeSet<String>,
 }
 
+/// Features of a server as stored: those of all subjects together, and with credentials per agent those of each agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::hub) struct StoredFeatures {
+    pub(in crate::hub) all: FeatureDefinitions,
+    #[serde(default)]
+    pub(in crate::hub) by_agent: BTreeMap<AgentId, FeatureDefinitions>,
+}
+
+impl StoredFeatures {
+    /// Returns what an agent, or a user, sees of a server with these credentials.
+    pub(in crate::hub) fn of(
+        mut self,
+        agent: Option<AgentId>,
+        credentials: CredentialMode,
+    ) -> FeatureDefinitions {
+        match (agent, credentials) {
+            (Some(agent), CredentialMode::PerAgent) => self.by_agent.remove(&agent).unwrap_or_default(),
+            _ => self.all,
+        }
+    }
+}
+
 /// Member of a definition that identifies it in its list.
 const RESOURCE_KEY: &str = "uri";
 const TEMPLATE_KEY: &str = "uriTemplate";
@@ -81,6 +106,7 @@ impl FeatureDefinitions {
         ] {
             let known: BTreeSet<_> = own.iter().map(|item| name(item, key).to_owned()).collect();
             own.extend(other.into_iter().filter(|item| !known.contains(name(item, key))));
+            own.truncate(MAX_ITEMS);
         }
         self.extensions.extend(other.extensions);
     }

@@ -1,6 +1,8 @@
 //! What a server reports: its name, version, revision, instructions and capabilities.
 //! All of it is text of a foreign server: secrets are redacted, lengths bounded and invisible characters escaped.
 
+use std::collections::BTreeMap;
+
 use linchpin::Client;
 use linchpin::encode::to_value;
 use schemars::JsonSchema;
@@ -8,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::features::FeatureDefinitions;
+use crate::id::AgentId;
 use crate::secrets::redact::Redactor;
 use crate::text::escape_invisible;
 
@@ -41,6 +44,8 @@ pub struct ServerInfo {
 pub(in crate::hub) struct ServerReport {
     pub(in crate::hub) info: ServerInfo,
     pub(in crate::hub) features: Option<FeatureDefinitions>,
+    /// Features of each agent that was listed with its own credential.
+    pub(in crate::hub) by_agent: BTreeMap<AgentId, FeatureDefinitions>,
 }
 
 impl ServerInfo {
@@ -63,6 +68,7 @@ impl ServerReport {
     /// Adds what the server reports to another subject.
     pub(in crate::hub) fn add(&mut self, other: ServerReport) {
         self.info = other.info;
+        self.by_agent.extend(other.by_agent);
         match (&mut self.features, other.features) {
             (Some(own), Some(other)) => own.add(other),
             (own @ None, other) => *own = other,

@@ -183,6 +183,15 @@ impl Endpoint {
         }
     }
 
+    /// Ends all sessions and the streams of stateless clients.
+    pub(super) fn end_sessions(&self) {
+        for session in self.sessions.end_all() {
+            self.options.events.delete(&session.key);
+        }
+        self.service.live_catalog().clients().iter().for_each(|caller| caller.close_streams());
+        self.legacy_sessions.close(Duration::ZERO);
+    }
+
     /// Ends all streams gracefully, for shutdown.
     pub(super) fn close(&self) {
         self.service.live_catalog().clients().iter().for_each(|caller| caller.close_streams());

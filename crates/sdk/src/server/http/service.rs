@@ -36,6 +36,12 @@ impl HttpService {
         self.0.handle(request, None).await
     }
 
+    /// Ends all sessions in this process and cancels their requests, for example because their principal has lost its
+    /// access. Their clients must open new ones.
+    pub fn end_sessions(&self) {
+        self.0.end_sessions();
+    }
+
     /// Ends all streams gracefully, for shutdown. Otherwise they stay open for as long as their clients read.
     pub fn close_streams(&self) {
         self.0.close();

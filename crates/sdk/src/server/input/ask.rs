@@ -114,7 +114,18 @@ impl Context {
             && self.check_reachable().is_ok()
     }
 
-    /// Sends a server request of any kind to the client, for example one of another server that is forwarded.
+    /// Sends a request of another server to the client, under the name that it has there, if it has one and the name was
+    /// not used in this call.
+    pub async fn forward_server_request(
+        &self,
+        request: ServerRequest,
+        name: Option<&str>,
+    ) -> Result<ClientResult> {
+        let name = name.filter(|name| !self.mailbox().has_name(name));
+        self.send_named_request(name, request).await
+    }
+
+    /// Sends a server request of any kind to the client.
     pub async fn send_server_request(&self, request: ServerRequest) -> Result<ClientResult> {
         self.send_named_request(None, request).await
     }

@@ -137,6 +137,11 @@ fn is_reserved_name(name: &str) -> bool {
 
 impl InputMailbox {
     /// Creates the input state of a replayed call.
+    /// Returns whether a server request of the call cannot have this name, because it is reserved or already used.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        is_reserved_name(name) || lock(&self.0).used_keys.contains(name)
+    }
+
     pub(crate) fn from_log(log: ReplayLog) -> Self {
         let answered_keys = log.responses.keys().cloned().collect();
         InputMailbox(Mutex::new(MailboxState {

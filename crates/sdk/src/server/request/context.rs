@@ -11,6 +11,7 @@ use linchpin_protocol::model::{
 };
 use linchpin_protocol::{Era, Method, Revision};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::cancellation::Cancel;
 use super::scope::RequestScope;
@@ -56,6 +57,8 @@ struct Inner {
     /// Shared state of the mounted server that the called definition comes from, once resolved.
     state: OnceLock<Arc<StateMap>>,
     cancel: Arc<Cancel>,
+    /// Notified when the handler wants the call to become a task.
+    task_wanted: Notify,
     values: Mutex<StateMap>,
     /// Bits of the last progress value that was sent.
     progress: AtomicU64,
@@ -96,6 +99,7 @@ impl Context {
             tool: to_once_lock(&scope.tool),
             state: to_once_lock(&scope.state),
             cancel: scope.cancel(),
+            task_wanted: Notify::new(),
             values: Mutex::default(),
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
         }))
@@ -159,6 +163,16 @@ impl Context {
 
     pub(crate) fn set_task(&self, id: &str) {
         let _ = self.0.task.set(id.into());
+    }
+
+    /// Makes the call a task now, if it may run as one and the client leaves that to the server: the work will take long.
+    pub fn become_task(&self) {
+        self.0.task_wanted.notify_one();
+    }
+
+    /// Waits until the handler wants the call to become a task.
+    pub(crate) async fn task_wanted(&self) {
+        self.0.task_wanted.notified().await;
     }
 
     /// Copies the request-scoped values from another context of the same request.

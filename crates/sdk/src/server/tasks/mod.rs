@@ -248,7 +248,10 @@ async fn drive_before_task(
     mut work: RequestFuture,
     session: String,
 ) -> RequestOutcome {
-    let mut delay = std::pin::pin!(tokio::time::sleep(tool.task_delay));
+    let (waiting, task_delay) = (context.clone(), tool.task_delay);
+    let mut delay = std::pin::pin!(async move {
+        let _ = tokio::time::timeout(task_delay, waiting.task_wanted()).await; // whichever comes first
+    });
     let first = poll_fn(|cx| match work.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending if context.mailbox().has_open() => Poll::Pending,

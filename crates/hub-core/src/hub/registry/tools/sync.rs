@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use super::listing::ToolListing;
 use super::sync_queue::{ServerKey, SyncTicket};
@@ -22,7 +23,7 @@ use crate::events::NewEvent;
 use crate::hub::registry::Registry;
 use crate::hub::registry::records::ServerContact;
 use crate::hub::registry::views::ServerOffers;
-use crate::hub::upstream::features::FeatureDefinitions;
+use crate::hub::upstream::features::{FeatureDefinitions, StoredFeatures};
 use crate::hub::upstream::server_info::ServerReport;
 use crate::hub::{document, event_payloads, upsert};
 use crate::id::{AgentId, ServerId, TenantId};
@@ -87,9 +88,13 @@ impl Registry {
         Ok(self.sync(actor, &server, true).await?.0)
     }
 
-    /// Waits until a sync is requested.
+    /// Waits until a sync is requested, or a requested one is due.
     pub(in crate::hub) async fn sync_requested(&self) {
-        self.sync_queue.wakeup.notified().await;
+        let requested = self.sync_queue.wakeup.notified();
+        match self.sync_queue.next_due() {
+            Some(due) => drop(timeout_at(due, requested).await),
+            None => requested.await,
+        }
     }
 
     /// Returns the servers whose sync is due. Each counts as running until its ticket is dropped.
@@ -355,11 +360,14 @@ impl Registry {
         report: &ServerReport,
     ) -> Result<(Option<StoreChange>, bool)> {
         let Some(features) = &report.features else { return Ok((None, false)) };
-        let stored = self.context.load::<FeatureDefinitions>(tenant, DocumentKind::Features, server).await?;
+        let stored = self.context.load::<StoredFeatures>(tenant, DocumentKind::Features, server).await?;
         let (before, version) = stored.unwrap_or_default();
-        let mut features = features.clone();
+        let mut features = StoredFeatures { all: features.clone(), by_agent: report.by_agent.clone() };
         if listed.is_partial {
-            features.add(before.clone());
+            features.all.add(before.all.clone());
+            for (agent, known) in &before.by_agent {
+                features.by_agent.entry(*agent).or_insert_with(|| known.clone());
+            }
         }
         if version > 0 && features == before {
             return Ok((None, false));

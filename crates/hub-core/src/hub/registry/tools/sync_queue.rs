@@ -1,4 +1,4 @@
-//! Queue of servers that wait for a tool sync. Each server is synced at most once per second and never twice
+//! Queue of servers that wait for a tool sync. Each server is synced at most four times per second and never twice
 //! concurrently, however often it reports changed tools.
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use crate::id::{ServerId, TenantId};
 use crate::lock::lock;
 
 /// Minimum time between the starts of two syncs of a server.
-const MIN_SYNC_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Key of a server in the sync queue: tenant and id.
 pub(in crate::hub) type ServerKey = (TenantId, ServerId);
@@ -53,9 +53,20 @@ impl SyncQueue {
         ready
     }
 
+    /// Returns when the next queued sync is due, if its server is not being synced now.
+    pub(in crate::hub) fn next_due(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        let started = state.queued.iter().filter_map(|key| state.started.get(key));
+        started.filter(|(_, is_running)| !is_running).map(|(at, _)| *at + MIN_SYNC_INTERVAL).min()
+    }
+
     fn finish(&self, key: ServerKey) {
-        if let Some((_, is_running)) = lock(&self.state).started.get_mut(&key) {
+        let mut state = lock(&self.state);
+        if let Some((_, is_running)) = state.started.get_mut(&key) {
             *is_running = false;
+        }
+        if state.queued.contains(&key) {
+            self.wakeup.notify_one();
         }
     }
 }
@@ -95,7 +106,8 @@ mod tests {
         assert_eq!(due.take_ready(), [FIRST], "a change during a sync is not lost");
         due.finish(FIRST);
         due.add(FIRST);
-        assert_eq!(due.take_ready(), [], "the last sync started less than a second ago");
+        assert_eq!(due.take_ready(), [], "the last sync started too recently");
+        assert_eq!(due.next_due(), Some(Instant::now() + MIN_SYNC_INTERVAL));
         tokio::time::advance(MIN_SYNC_INTERVAL).await;
         assert_eq!(due.take_ready(), [FIRST]);
         assert_eq!(lock(&due.state).started.len(), 2, "the second sync is still running");

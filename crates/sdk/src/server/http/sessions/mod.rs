@@ -344,6 +344,15 @@ impl SessionRegistry {
         expired
     }
 
+    /// Ends all sessions.
+    pub(super) fn end_all(&self) -> Vec<Arc<HttpSession>> {
+        let ended: Vec<_> = std::mem::take(&mut *lock(&self.table)).by_id.into_values().collect();
+        for session in &ended {
+            session.end();
+        }
+        ended
+    }
+
     /// Closes the streams of all sessions, for shutdown.
     pub(super) fn close_streams(&self) {
         let sessions: Vec<_> = lock(&self.table).by_id.values().cloned().collect();
