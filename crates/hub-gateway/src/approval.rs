@@ -21,7 +21,7 @@ use crate::forwarder::Forwarder;
 /// Interval of the progress notifications to a client that waits.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Step of the progress while the call waits: tiny, so that any progress of the tool is larger.
-const PROGRESS_STEP: f64 = 1e-9;
+const PROGRESS_STEP: f64 = 1e-4;
 /// Number of ticks of [`PROGRESS_INTERVAL`] between two records that the client is present.
 const PRESENCE_TICKS: u64 = 8;
 /// Time for which a client without a session may show an elicitation before it counts as gone.

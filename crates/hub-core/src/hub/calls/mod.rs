@@ -5,6 +5,7 @@ pub(super) mod admit;
 pub(super) mod approvals;
 pub(super) mod arguments;
 mod as_agent;
+mod call_error;
 pub(super) mod calling_client;
 pub(super) mod cancel;
 pub(super) mod client_call;
