@@ -96,7 +96,8 @@ impl Forwarder {
         let mut ticks = interval(PROGRESS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let place = self.hub_url.as_deref().unwrap_or("the hub");
-        let message = format!("waiting for a user to approve the call in {place}");
+        let approve = call.approval.map(|approval| format!("linchpin approvals approve {approval}"));
+        let message = format!("waiting for approval: {}", approve.as_deref().unwrap_or(place));
         let (mut count, mut progress) = (0_u64, 0.0);
         loop {
             ticks.tick().await;
@@ -105,6 +106,7 @@ impl Forwarder {
                 cx.progress(linchpin::Progress::new(progress, None, Some(message.clone())));
             }
             if count.is_multiple_of(PRESENCE_TICKS)
+                && cx.is_attached()
                 && let Err(error) = self.hub.calls().attend(self.actor, call.id, CLIENT_LOST_TIMEOUT).await
             {
                 tracing::debug!(call.id = %call.id, %error, "failed to record the presence of a client");

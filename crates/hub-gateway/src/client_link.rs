@@ -11,6 +11,8 @@ use serde_json::Map;
 /// Client that sent the request of a call.
 struct ClientLink {
     cx: Context,
+    /// Slug of the server that sends the requests, for clients that reach several servers.
+    source: Option<String>,
     invalid_reply: InvalidReply,
 }
 
@@ -52,10 +54,17 @@ impl CallingClient for ClientLink {
     }
 
     fn elicitation_completed(&self, id: &str) {
-        self.cx.url_elicitation(id).complete();
+        self.cx.url_elicitation(self.elicitation_id(id)).complete();
     }
 
-    fn reply(&self, request: ServerRequest, name: Option<String>) -> ClientReply {
+    fn reply(&self, mut request: ServerRequest, name: Option<String>) -> ClientReply {
+        if let ServerRequest::Elicit(params) = &mut request {
+            // The user sees which server asks, and no server completes the elicitation of another one.
+            if let Some(source) = &self.source {
+                params.message = format!("{source}: {}", params.message);
+            }
+            params.elicitation_id = params.elicitation_id.take().map(|id| self.elicitation_id(&id));
+        }
         let (cx, invalid_reply) = (self.cx.clone(), self.invalid_reply.clone());
         Box::pin(async move {
             let reply = cx.forward_server_request(request, name.as_deref()).await;
@@ -67,10 +76,19 @@ impl CallingClient for ClientLink {
     }
 }
 
-/// Returns the options of a call for the client that sent its request, and what is invalid in its replies.
-pub(crate) fn call_options(cx: &Context) -> (CallOptions, InvalidReply) {
+impl ClientLink {
+    /// Returns the id of a URL elicitation for the client: the ids of two servers may be equal.
+    fn elicitation_id(&self, id: &str) -> String {
+        self.source.as_ref().map_or_else(|| id.to_owned(), |source| format!("{source}.{id}"))
+    }
+}
+
+/// Returns the options of a call for the client that sent its request, and what is invalid in its replies. `source` is the
+/// slug of the server, for clients that reach several servers.
+pub(crate) fn call_options(cx: &Context, source: Option<&str>) -> (CallOptions, InvalidReply) {
     let invalid_reply = InvalidReply::default();
-    let link = ClientLink { cx: cx.clone(), invalid_reply: invalid_reply.clone() };
+    let source = source.map(str::to_owned);
+    let link = ClientLink { cx: cx.clone(), source, invalid_reply: invalid_reply.clone() };
     let options =
         CallOptions { replies: replies(cx), client: Some(Arc::new(link)), ..CallOptions::default() };
     (options, invalid_reply)

@@ -18,6 +18,7 @@ use crate::SurfaceKey;
 use crate::client_link::call_options;
 use crate::definitions::Names;
 use crate::errors::{prompt_error, resource_error, unknown_prompt, unreadable};
+use crate::subscriptions::SubscriptionKey;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -56,9 +57,26 @@ impl Forwarder {
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }
 
-    /// Returns the URIs of the resources that clients are subscribed to.
-    pub(crate) fn subscribed(&self) -> BTreeSet<String> {
-        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the URIs that clients are subscribed to, each with the subscription that it needs.
+    pub(crate) fn subscribed_uris(&self) -> Vec<(String, SubscriptionKey)> {
+        let (names, actor) = (self.names(), self.actor);
+        let subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_key = |public_uri: &String| {
+            let (server, uri) = names.uris.resolve(public_uri)?;
+            let key = SubscriptionKey { actor, server: server.to_owned(), uri: uri.to_owned() };
+            Some((public_uri.clone(), key))
+        };
+        subscribed.iter().filter_map(with_key).collect()
+    }
+
+    /// Returns the slug of a server for its requests to the client, unless the client reaches only that server.
+    pub(crate) fn source<'a>(&self, server: &'a str) -> Option<&'a str> {
+        self.server.is_none().then_some(server)
+    }
+
+    /// Returns the subscriptions that the clients need.
+    pub(crate) fn subscriptions(&self) -> impl Iterator<Item = SubscriptionKey> + use<> {
+        self.subscribed_uris().into_iter().map(|(_, key)| key)
     }
 }
 
@@ -105,7 +123,7 @@ impl Forwarder {
     async fn read_resource(&self, uri: &str, cx: &Context) -> Result<ReadResourceResult, Error> {
         let names = self.names();
         let (server, upstream_uri) = names.uris.resolve(uri).ok_or_else(|| Error::resource_not_found(uri))?;
-        let (calls, (options, invalid_reply)) = (self.hub.calls(), call_options(cx));
+        let (calls, (options, invalid_reply)) = (self.hub.calls(), call_options(cx, self.source(server)));
         let read = calls.read_resource_for(self.actor, server, upstream_uri, &options).await;
         if let Some(error) = invalid_reply.take() {
             return Err(error);
@@ -129,7 +147,7 @@ impl Forwarder {
     ) -> Result<GetPromptResult, Error> {
         let names = self.names();
         let (server, prompt) = names.prompt(name).ok_or_else(|| unknown_prompt(name))?;
-        let (calls, (options, invalid_reply)) = (self.hub.calls(), call_options(cx));
+        let (calls, (options, invalid_reply)) = (self.hub.calls(), call_options(cx, self.source(server)));
         let rendered = calls.get_prompt_for(self.actor, server, (prompt, arguments), &options).await;
         if let Some(error) = invalid_reply.take() {
             return Err(error);

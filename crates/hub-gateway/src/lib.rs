@@ -11,6 +11,7 @@ mod definitions;
 mod endpoint;
 mod errors;
 mod forwarder;
+mod subscriptions;
 mod surface;
 mod tool_call;
 mod uris;
@@ -18,17 +19,26 @@ mod uris;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use linchpin::Server;
+use linchpin::server::HttpService;
 use linchpin::server::web::OriginGuard;
+use linchpin_hub_core::events::Event;
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::{Actor, Result, Subject};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::interval;
+
+use self::subscriptions::{RETRY_INTERVAL, SubscriptionKey, Subscriptions};
 
 pub use self::endpoint::GatewayPath;
 pub use self::surface::Surface;
 
 /// Kinds of events after which the definitions of callers may be others.
 const CHANGE_EVENTS: [&str; 3] = ["tools", "server", "agent"];
+/// Kind of the event that a subscribed resource was updated.
+const RESOURCE_UPDATED: &str = "resource.updated";
+/// Kind of the event that a subscription has ended.
+const SUBSCRIPTION_ENDED: &str = "resource.subscription_ended";
 
 /// Options of the gateway.
 #[derive(Debug, Clone, Default)]
@@ -44,8 +54,9 @@ pub struct Gateway {
     hub: Arc<Hub>,
     options: GatewayOptions,
     surfaces: Mutex<HashMap<SurfaceKey, Arc<Surface>>>,
-    /// Notified when a client of any surface has changed its subscriptions.
-    subscriptions_changed: Arc<Notify>,
+    subscriptions: Subscriptions,
+    /// Endpoint without definitions that responds to CORS preflight requests.
+    preflight: HttpService,
 }
 
 /// Caller of the gateway, and what it reaches.
@@ -64,7 +75,12 @@ pub struct SurfaceKey {
 impl Gateway {
     /// Creates the gateway of a hub.
     pub fn new(hub: Arc<Hub>, options: GatewayOptions) -> Arc<Self> {
-        Arc::new(Gateway { hub, options, surfaces: Mutex::default(), subscriptions_changed: Arc::default() })
+        let subscriptions = Subscriptions::new(hub.clone());
+        let mut guard = options.guard.clone();
+        guard.allow_any_host(); // the listener of the hub has checked the host
+        let preflight = Server::new("linchpin", env!("CARGO_PKG_VERSION")).http().origin_guard(guard);
+        let preflight = preflight.into_service().expect("a server without definitions is valid");
+        Arc::new(Gateway { hub, options, surfaces: Mutex::default(), subscriptions, preflight })
     }
 
     /// Returns the surface of a caller, with its current definitions.
@@ -78,7 +94,7 @@ impl Gateway {
             surface.refresh().await?;
             return Ok(surface);
         }
-        let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions_changed)?;
+        let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions.changed)?;
         surface.refresh().await?;
         // Only now, so that a name that is not a server leaves nothing behind.
         Ok(self.lock_surfaces().entry(key).or_insert(surface).clone())
@@ -87,29 +103,57 @@ impl Gateway {
     /// Keeps the definitions of all surfaces current and notifies their clients, until `end` completes.
     pub async fn run(&self, end: impl Future<Output = ()>) {
         let (mut end, mut subscription) = (std::pin::pin!(end), self.hub.events().subscribe_all());
-        let mut tasks = JoinSet::new();
+        let (mut tasks, mut retries) = (JoinSet::new(), interval(RETRY_INTERVAL));
         loop {
             let event = tokio::select! {
                 () = &mut end => return self.close(),
-                () = self.subscriptions_changed.notified() => {
-                    // Each in its own task: an unresponsive server does not delay the others.
-                    for surface in self.all_surfaces() {
-                        tasks.spawn(async move { surface.update_subscriptions().await });
-                    }
+                () = self.subscriptions.changed.notified() => {
+                    self.update_subscriptions(&mut tasks);
+                    continue;
+                }
+                _ = retries.tick() => {
+                    self.update_subscriptions(&mut tasks);
                     continue;
                 }
                 Some(_) = tasks.join_next() => continue,
                 event = subscription.next() => event,
             };
             // After lost events, anything may have changed.
-            let is_change = event.as_ref().map_or(true, |event| CHANGE_EVENTS.contains(&&*event.kind));
-            if is_change {
+            if event.as_ref().map_or(true, |event| CHANGE_EVENTS.contains(&&*event.kind)) {
                 self.refresh_all().await;
             }
             if let Ok(event) = event {
-                for surface in self.all_surfaces() {
-                    surface.handle_event(&event);
-                }
+                self.handle_resource_event(&event);
+            }
+        }
+    }
+
+    fn update_subscriptions(&self, tasks: &mut JoinSet<()>) {
+        let forwarders: Vec<_> =
+            self.all_surfaces().iter().map(|surface| surface.forwarder().clone()).collect();
+        self.subscriptions.update(&forwarders, tasks);
+    }
+
+    /// Passes an update of a subscribed resource on to the clients, and notices the end of a subscription.
+    fn handle_resource_event(&self, event: &Event) {
+        if event.kind != RESOURCE_UPDATED && event.kind != SUBSCRIPTION_ENDED {
+            return;
+        }
+        let server = event.body["server"].as_str().and_then(|server| server.parse().ok());
+        let (Some(uri), Some(server)) = (event.body["uri"].as_str(), server) else { return };
+        for surface in self.all_surfaces() {
+            let (forwarder, subject) = (surface.forwarder(), event.body["subject"].as_str());
+            let actor = forwarder.actor;
+            if actor.tenant() != event.tenant || subject != Some(&*actor.subject().to_string()) {
+                continue;
+            }
+            let names = forwarder.names();
+            let Some(slug) = names.uris.slug(server) else { continue };
+            let key = SubscriptionKey { actor, server: slug.to_owned(), uri: uri.to_owned() };
+            if event.kind == RESOURCE_UPDATED {
+                surface.resource_updated(&key);
+            } else {
+                self.subscriptions.lost(&key);
             }
         }
     }

@@ -1,22 +1,19 @@
 //! Surface of a caller: an MCP server with everything that the caller may use, kept current.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linchpin::server::{HttpService, ServerHandle};
 use linchpin::{Server, Service, StateKey, StateKeys};
-use linchpin_hub_core::events::Event;
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::{Error, ErrorKind, Result, shorten};
 use tokio::sync::{Mutex, Notify};
 
 use crate::definitions::definitions;
 use crate::forwarder::{Forwarder, Receiver};
+use crate::subscriptions::SubscriptionKey;
 use crate::{GatewayOptions, SurfaceKey};
 
-/// Kind of the event that a subscribed resource was updated.
-const RESOURCE_EVENT: &str = "resource.updated";
 /// Generation of a surface whose definitions were never built.
 const NEVER: u64 = u64::MAX;
 /// Maximum number of sessions of one caller.
@@ -34,8 +31,6 @@ pub struct Surface {
     is_abandoned: AtomicBool,
     /// Lock held while the definitions are built, so that older ones never replace newer ones.
     refresh_lock: Mutex<()>,
-    /// Subscribed resources: slug of the server and upstream URI, by the URI of the clients.
-    subscriptions: Mutex<HashMap<String, (String, String)>>,
 }
 
 impl Surface {
@@ -75,7 +70,6 @@ impl Surface {
             generation: AtomicU64::new(NEVER),
             is_abandoned: AtomicBool::new(false),
             refresh_lock: Mutex::default(),
-            subscriptions: Mutex::default(),
         }))
     }
 
@@ -136,53 +130,16 @@ impl Surface {
         Ok(())
     }
 
-    /// Subscribes at the servers to the resources that clients are subscribed to, and ends other subscriptions.
-    pub(crate) async fn update_subscriptions(&self) {
-        let uris = self.forwarder.subscribed();
-        let (names, calls, actor) =
-            (self.forwarder.names(), self.forwarder.hub.calls(), self.forwarder.actor);
-        let mut subscriptions = self.subscriptions.lock().await;
-        let ended: Vec<_> = subscriptions.keys().filter(|uri| !uris.contains(*uri)).cloned().collect();
-        for uri in ended {
-            let Some((server, upstream_uri)) = subscriptions.remove(&uri) else { continue };
-            if let Err(error) = calls.unsubscribe(actor, &server, &upstream_uri).await {
-                tracing::debug!(server, %error, "failed to unsubscribe from a resource for a gateway client");
-            }
-        }
-        for uri in &uris {
-            if subscriptions.contains_key(uri) {
-                continue;
-            }
-            let Some((server, upstream_uri)) = names.uris.resolve(uri) else { continue };
-            match calls.subscribe(actor, server, upstream_uri).await {
-                Ok(_) => {
-                    subscriptions.insert(uri.clone(), (server.to_owned(), upstream_uri.to_owned()));
-                }
-                Err(error) => {
-                    tracing::debug!(server, %error, "failed to subscribe to a resource for a gateway client");
-                }
-            }
-        }
+    pub(crate) fn forwarder(&self) -> &Arc<Forwarder> {
+        &self.forwarder
     }
 
-    /// Passes an event of the hub on to the clients that it concerns.
-    pub(crate) fn handle_event(&self, event: &Event) {
-        if event.tenant != self.forwarder.actor.tenant() {
-            return;
-        }
-        if event.kind == RESOURCE_EVENT {
-            self.resource_updated(event);
-        }
-    }
-
-    /// Notifies the subscribers of a resource of which the hub reports an update.
-    fn resource_updated(&self, event: &Event) {
-        let subject = self.forwarder.actor.subject().to_string();
-        let server = event.body["server"].as_str().and_then(|server| server.parse().ok());
-        let (Some(uri), Some(server)) = (event.body["uri"].as_str(), server) else { return };
-        let names = self.forwarder.names();
-        if let Some(slug) = names.uris.slug(server).filter(|_| event.body["subject"] == subject) {
-            self.handle.resource_updated(&names.uris.public(slug, uri));
+    /// Notifies the clients that are subscribed to a resource that it was updated.
+    pub(crate) fn resource_updated(&self, updated: &SubscriptionKey) {
+        for (public_uri, key) in self.forwarder.subscribed_uris() {
+            if key == *updated {
+                self.handle.resource_updated(&public_uri);
+            }
         }
     }
 

@@ -53,7 +53,8 @@ impl Forwarder {
     ) -> Result<CallToolResult, Error> {
         let value: Value = serde_json::from_str(arguments.get())
             .map_err(|error| Error::invalid_params("/arguments", error.to_string()))?;
-        let (options, invalid_reply) = call_options(&cx);
+        let (options, invalid_reply) =
+            call_options(&cx, slug_in(&name).and_then(|server| self.source(server)));
         let request = CallRequest {
             session: session_name(&cx),
             trace: trace_of(&cx),
@@ -134,6 +135,11 @@ impl Forwarder {
         }
         serde_json::from_value(result).map_err(|error| unreadable("result of the tool", &error))
     }
+}
+
+/// Returns the slug of the server in a qualified tool name.
+fn slug_in(name: &str) -> Option<&str> {
+    name.strip_prefix("mcp_")?.split_once("__").map(|(slug, _)| slug)
 }
 
 /// Returns the name of the client's session for approval rules: a digest, since the session id is a credential.

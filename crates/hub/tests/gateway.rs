@@ -180,3 +180,13 @@ fn an_unknown_agent_is_a_clear_error() {
     drop(hub.end());
     home.run(&["gateway", "--agent", "Nobody"]).expect_output(1, &["there is no agent `Nobody`"]);
 }
+
+#[test]
+fn a_hub_is_not_its_own_server() {
+    let home = Home::new();
+    let data = home.data();
+    home.ok(&["server", "add", "own", "--", LINCHPIN, "--data-dir", data.to_str().unwrap(), "gateway"]);
+    let hub = home.start();
+    home.run(&["server", "sync", "own"]).expect_output(1, &["a hub cannot be its own server"]);
+    drop(hub.end());
+}

@@ -868,3 +868,32 @@ async fn a_tool_that_is_added_later_is_told_and_called() {
     assert_eq!(stream.message().await["method"], "notifications/tools/list_changed");
     assert_eq!(guest.call_text("new", json!({})).await, "new");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_sees_whether_the_client_of_its_session_is_connected() {
+    let (kept, release) = (Arc::<Mutex<Option<Context>>>::default(), Arc::new(tokio::sync::Notify::new()));
+    let (context, released) = (kept.clone(), release.clone());
+    let server =
+        linchpin::Server::new("attached", "1").tool("wait", "Waits", move |_: NoArgs, cx: Context| {
+            let released = released.clone();
+            cx.progress(0.5);
+            *context.lock().unwrap() = Some(cx);
+            async move {
+                released.notified().await;
+                "released"
+            }
+        });
+    let web = serve(server.http());
+    let guest = TestClient::open(&web, LATEST).await;
+    let mut events = guest.watch("wait", json!({})).await.events();
+    let id = primed(&mut events).await;
+    let cx = kept.lock().unwrap().take().unwrap();
+    assert!(cx.is_attached());
+    drop(events);
+    assert!(!cx.is_attached());
+    let resumed = guest.get(Some(&id)).await.events();
+    assert!(cx.is_attached());
+    release.notify_one();
+    let messages = resumed.rest().await;
+    assert_eq!(text_of(messages.last().unwrap()), "released");
+}

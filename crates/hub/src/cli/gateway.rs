@@ -12,10 +12,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::CommandContext;
-use crate::config::{HubPaths, RunningHub};
+use crate::config::{HubPaths, RunningHub, env_variable};
 use crate::error::{CliError, CliErrorKind};
 use crate::serve::{self, ServeOptions, gateway_socket};
 
+/// Environment variable with the lineage markers of the processes that a hub has started.
+const LINEAGE_VARIABLE: &str = "LINCHPIN_LINEAGE";
 /// Maximum number of attempts to find the hub or to run it: another process may be starting or stopping one.
 const MAX_ATTEMPTS: u32 = 100;
 const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -35,6 +37,7 @@ pub(crate) async fn run(context: &CommandContext, args: GatewayArgs) -> Result<(
         return Err(CliError::usage(text));
     }
     let paths = context.paths()?;
+    reject_own_server(&paths)?;
     let mut attempts = 0;
     loop {
         attempts += 1;
@@ -50,6 +53,22 @@ pub(crate) async fn run(context: &CommandContext, args: GatewayArgs) -> Result<(
             done => return done,
         }
     }
+}
+
+/// Fails if the hub has started this process as one of its servers: its tools would be its own tools, without end.
+fn reject_own_server(paths: &HubPaths) -> Result<(), CliError> {
+    let (Some(lineage), Ok(guard)) =
+        (env_variable(LINEAGE_VARIABLE), std::fs::read_to_string(paths.guard_file()))
+    else {
+        return Ok(());
+    };
+    let (lineage, own) = (lineage.to_string_lossy().into_owned(), guard.trim());
+    if own.is_empty() || !lineage.split(':').any(|marker| marker == own) {
+        return Ok(());
+    }
+    let text = "the hub has started this command as one of its servers, and a hub cannot be its own server: remove \
+                the server that runs `linchpin gateway`";
+    Err(CliError::usage(text))
 }
 
 /// Connects standard input and output to the running hub until one side ends.

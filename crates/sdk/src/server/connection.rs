@@ -51,6 +51,9 @@ pub(crate) struct Connection {
     /// HTTP request that is being served.
     #[cfg(feature = "http-server")]
     http: Option<Arc<::http::request::Parts>>,
+    /// Resumable stream that carries the messages of the request, if it has become one.
+    #[cfg(feature = "http-server")]
+    stream: OnceLock<std::sync::Weak<super::http::SessionStream>>,
     /// Code of the error response to the request; zero if there was none.
     failure: AtomicI64,
     /// Whether the request was rejected before its handler ran.
@@ -93,6 +96,8 @@ impl Connection {
             reply_channel,
             #[cfg(feature = "http-server")]
             http: None,
+            #[cfg(feature = "http-server")]
+            stream: OnceLock::new(),
             failure: AtomicI64::new(0),
             is_rejected: AtomicBool::new(false),
             insufficient_scopes: OnceLock::new(),

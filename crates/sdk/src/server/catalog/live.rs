@@ -62,12 +62,12 @@ impl LiveCatalog {
         self.forward.get()
     }
 
-    /// Replaces the catalog by forwarded definitions. Returns the lists that have changed.
+    /// Replaces the catalog by forwarded definitions. Returns the lists that have changed for a client.
     pub(crate) fn set_forwarded(&self, definitions: ForwardedDefinitions) -> Result<Vec<ListKind>> {
         let to = self.forward().ok_or_else(|| {
             Error::setup("the server has no receiver of forwarded requests: set it with `forward`")
         })?;
-        let next = definitions.into_catalog(to);
+        let (next, has_clients) = (definitions.into_catalog(to), !lock(&self.clients).is_empty());
         self.change(|catalog| {
             let changed = [
                 (ListKind::Tools, !catalog.tools.has_same_definitions(&next.tools)),
@@ -79,7 +79,8 @@ impl LiveCatalog {
                 (ListKind::Prompts, !catalog.prompts.has_same_definitions(&next.prompts)),
             ];
             *catalog = next;
-            Ok(changed.into_iter().filter_map(|(kind, has_changed)| has_changed.then_some(kind)).collect())
+            let is_announced = |&(_, has_changed): &(ListKind, bool)| has_changed && has_clients;
+            Ok(changed.into_iter().filter(is_announced).map(|(kind, _)| kind).collect())
         })
     }
 

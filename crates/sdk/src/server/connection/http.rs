@@ -1,7 +1,7 @@
 //! Connection of a client over HTTP: one request, or a session of requests.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::http::request::Parts;
@@ -12,7 +12,7 @@ use linchpin_protocol::{Era, Error as ProtocolError, Revision};
 use super::super::identity::Identity;
 use super::{ClientState, Connection, ReplyChannel, Service};
 use crate::http::header_names;
-use crate::server::http::mirrored_headers;
+use crate::server::http::{SessionStream, mirrored_headers};
 
 impl Connection {
     pub(super) fn with_http_of(self, other: &Connection) -> Self {
@@ -54,6 +54,19 @@ impl Connection {
         }
         self.service().live_catalog().subscriptions_changed();
         Some(())
+    }
+
+    /// Sets the resumable stream that carries the messages of the request.
+    pub(in crate::server) fn set_stream(&self, stream: &Arc<SessionStream>) {
+        let _ = self.stream.set(Arc::downgrade(stream));
+    }
+
+    /// Returns whether the client is connected, as far as the server can tell: not if the resumable stream of the request
+    /// has lost its response.
+    pub(crate) fn is_attached(&self) -> bool {
+        let is_attached =
+            |stream: &Weak<SessionStream>| stream.upgrade().is_some_and(|stream| stream.is_attached());
+        self.stream.get().map_or_else(|| !self.outbox.is_finished(), is_attached)
     }
 
     /// Returns the HTTP request that is being served.

@@ -11,6 +11,11 @@ use super::super::identity::Identity;
 use super::Connection;
 
 impl Connection {
+    /// Returns whether the client is connected: without HTTP, always.
+    pub(crate) fn is_attached(&self) -> bool {
+        true
+    }
+
     pub(super) fn with_http_of(self, _: &Connection) -> Self {
         self
     }

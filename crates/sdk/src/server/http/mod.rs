@@ -38,6 +38,7 @@ pub use origin_guard::{OriginError, OriginGuard};
 pub use service::HttpService;
 pub use sessions::id::SessionKey;
 pub use sessions::store::{SavedSession, SessionStore};
+pub(in crate::server) use streams::SessionStream;
 pub use streams::event_store::{EventStore, StoredEvent};
 
 use self::endpoint::Endpoint;

@@ -369,6 +369,12 @@ impl Context {
         self.connection().into_iter().for_each(|connection| connection.close_stream(delay));
     }
 
+    /// Returns whether the client is connected, as far as the server can tell. A client with a session that has lost its
+    /// connection may resume the stream of the request later.
+    pub fn is_attached(&self) -> bool {
+        self.connection().is_some_and(|connection| connection.is_attached())
+    }
+
     /// Returns whether the client has cancelled the request. After the first call of this method or of
     /// [`Self::cancelled`], the handler must end by itself.
     pub fn is_cancelled(&self) -> bool {

@@ -193,6 +193,7 @@ impl<'a> RequestExchange<'a> {
         let stream =
             SessionStream::new(session.next_stream(), 0, self.outbox.clone(), session.retention(store));
         session.add_stream(stream.clone());
+        self.connection.set_stream(&stream);
         StreamBody::resumable(stream, keep_alive).with_priming_event()
     }
 

@@ -21,7 +21,7 @@ use crate::lock::lock;
 pub(super) const STANDALONE: u32 = 0;
 
 /// SSE stream of a session, which a client can resume.
-pub(super) struct SessionStream {
+pub(in crate::server) struct SessionStream {
     number: u32,
     outbox: Arc<Outbox>,
     state: Mutex<StreamState>,
@@ -71,7 +71,7 @@ impl SessionStream {
         self.retention.is_primed
     }
 
-    pub(super) fn is_attached(&self) -> bool {
+    pub(in crate::server) fn is_attached(&self) -> bool {
         lock(&self.state).attached
     }
 

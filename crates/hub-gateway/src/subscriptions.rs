@@ -1,0 +1,126 @@
+//! Resource subscriptions of the clients of all surfaces: one subscription in the hub for each caller and resource,
+//! however many clients are subscribed to it. A subscription that fails or is lost is made again after a while.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use linchpin_hub_core::Actor;
+use linchpin_hub_core::hub::Hub;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::forwarder::Forwarder;
+
+/// Delay before a subscription that failed or was lost is made again.
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum number of subscriptions that are made at the same time: an unresponsive server does not delay the others.
+const MAX_OPENING: usize = 32;
+
+/// Subscription of a caller to a resource: slug of the server and upstream URI.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct SubscriptionKey {
+    pub(crate) actor: Actor,
+    pub(crate) server: String,
+    pub(crate) uri: String,
+}
+
+/// State of a subscription in the hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SubscriptionState {
+    Opening,
+    Open,
+    /// The subscription failed or was lost; it is made again after this time.
+    Lost(Instant),
+    /// The subscription is being ended. If a client wants it again, it is made after that.
+    Closing,
+}
+
+/// Subscriptions of all surfaces.
+#[derive(Clone)]
+pub(crate) struct Subscriptions {
+    hub: Arc<Hub>,
+    states: Arc<Mutex<HashMap<SubscriptionKey, SubscriptionState>>>,
+    opening: Arc<Semaphore>,
+    /// Notified when the subscriptions of a client have changed.
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl Subscriptions {
+    pub(crate) fn new(hub: Arc<Hub>) -> Self {
+        let opening = Arc::new(Semaphore::new(MAX_OPENING));
+        Subscriptions { hub, states: Arc::default(), opening, changed: Arc::default() }
+    }
+
+    fn states(&self) -> MutexGuard<'_, HashMap<SubscriptionKey, SubscriptionState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the subscriptions that clients want and the hub does not have, and ends those that no client wants, in
+    /// tasks of the set.
+    pub(crate) fn update(&self, forwarders: &[Arc<Forwarder>], tasks: &mut JoinSet<()>) {
+        let wanted: HashSet<_> = forwarders.iter().flat_map(|forwarder| forwarder.subscriptions()).collect();
+        let (mut states, now) = (self.states(), Instant::now());
+        states.retain(|key, state| {
+            if wanted.contains(key) || *state == SubscriptionState::Closing {
+                return true;
+            }
+            let is_open = *state == SubscriptionState::Open;
+            if is_open {
+                *state = SubscriptionState::Closing;
+                tasks.spawn(self.clone().unsubscribe(key.clone()));
+            }
+            is_open // one that is being opened is ended when it is open
+        });
+        for key in wanted {
+            let is_due = match states.get(&key) {
+                None => true,
+                Some(SubscriptionState::Lost(retry)) => *retry <= now,
+                Some(_) => false,
+            };
+            if is_due {
+                states.insert(key.clone(), SubscriptionState::Opening);
+                tasks.spawn(self.clone().subscribe(key));
+            }
+        }
+    }
+
+    async fn subscribe(self, key: SubscriptionKey) {
+        let Ok(_opening) = self.opening.acquire().await else { return };
+        let subscribed = self.hub.calls().subscribe(key.actor, &key.server, &key.uri).await;
+        let next = match &subscribed {
+            Ok(_) => SubscriptionState::Open,
+            Err(error) => {
+                tracing::debug!(server = key.server, %error, "failed to subscribe to a resource for a gateway client");
+                SubscriptionState::Lost(Instant::now() + RETRY_INTERVAL)
+            }
+        };
+        let is_wanted = match self.states().get_mut(&key) {
+            Some(state) => {
+                *state = next;
+                true
+            }
+            None => false,
+        };
+        if !is_wanted && subscribed.is_ok() {
+            self.clone().unsubscribe(key).await; // the last client unsubscribed in the meantime
+        }
+    }
+
+    async fn unsubscribe(self, key: SubscriptionKey) {
+        let ended = self.hub.calls().unsubscribe(key.actor, &key.server, &key.uri).await;
+        if let Err(error) = ended {
+            tracing::debug!(server = key.server, %error, "failed to unsubscribe from a resource for a gateway client");
+        }
+        self.states().remove(&key);
+        self.changed.notify_one();
+    }
+
+    /// Records that the hub has ended a subscription.
+    pub(crate) fn lost(&self, key: &SubscriptionKey) {
+        if let Some(state) = self.states().get_mut(key) {
+            *state = SubscriptionState::Lost(Instant::now() + RETRY_INTERVAL);
+        }
+    }
+}
