@@ -18,6 +18,7 @@ mod uris;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use linchpin::Server;
 use linchpin::server::HttpService;
@@ -26,13 +27,15 @@ use linchpin_hub_core::events::Event;
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::{Actor, Result, Subject};
 use tokio::task::JoinSet;
-use tokio::time::interval;
+use tokio::time::{interval, timeout};
 
 use self::subscriptions::{RETRY_INTERVAL, SubscriptionKey, Subscriptions};
 
 pub use self::endpoint::GatewayPath;
 pub use self::surface::Surface;
 
+/// Time that the first syncs of new servers may delay the first client of a caller.
+const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 /// Kinds of events after which the definitions of callers may be others.
 const CHANGE_EVENTS: [&str; 3] = ["tools", "server", "agent"];
 /// Kind of the event that a subscribed resource was updated.
@@ -93,6 +96,11 @@ impl Gateway {
         if let Some(surface) = known {
             surface.refresh().await?;
             return Ok(surface);
+        }
+        // A slow server must not delay the client for long: its tools are announced later.
+        let synced = self.hub.registry().sync_new_servers(key.actor.tenant());
+        if let Ok(synced) = timeout(FIRST_SYNC_TIMEOUT, synced).await {
+            synced?;
         }
         let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions.changed)?;
         surface.refresh().await?;

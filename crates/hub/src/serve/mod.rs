@@ -29,7 +29,6 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
 
 use self::gateway_socket::{GatewaySocket, stdio_surface};
 use self::listen::PublicListener;
@@ -46,9 +45,6 @@ const CONFIG_POLL: Duration = Duration::from_secs(1);
 /// Delay before the configuration file is applied again after a failure. Longer than [`CONFIG_POLL`], because each iteration restarts
 /// the poll.
 const APPLY_RETRY: Duration = Duration::from_secs(3);
-
-/// Time that the first syncs of new servers may delay the client on standard input and output.
-const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Command-line options of the hub process (`linchpin serve`).
 #[derive(Args, Debug, Clone, Default, PartialEq, Eq)]
@@ -262,10 +258,6 @@ async fn serve_stdio(
         Some(agent) => hub.identity().act_as_agent(owner, agent).await?.0,
         None => owner,
     };
-    // A slow server must not delay the client for long: its tools are announced later.
-    if let Ok(synced) = timeout(FIRST_SYNC_TIMEOUT, hub.registry().sync_new_servers(LOCAL)).await {
-        synced?;
-    }
     let surface = gateway.surface(stdio_surface(actor, owner.subject())).await?;
     tokio::select! {
         served = surface.service().run() => served.map_err(|error| to_anyhow(error).into()),
