@@ -629,7 +629,11 @@ fn lists(stage: &mut Stage, home: &Home, ready: &Value) {
 fn files(stage: &mut Stage, home: &Home, when: &str) {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(home.data()).unwrap() {
-        let path = entry.unwrap().path();
+        let entry = entry.unwrap();
+        let path = entry.path();
+        if !entry.file_type().unwrap().is_file() {
+            continue; // the socket of the gateway
+        }
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if !["linchpin.toml", "hub.json"].contains(&&*name) {
             stage.sink(format!("{name} {when}"), &fs::read(&path).unwrap(), &[]);
