@@ -195,8 +195,7 @@ async fn run_hub_process(
         let gateway = service.gateway().clone();
         work.spawn(serve_stdio(hub.clone(), gateway, agent, until(ShutdownPhase::Draining)));
     }
-    let (public, data) = (public_origin.as_deref(), paths.data().display());
-    tracing::info!(url = running.url, public, %data, ?durability, "hub ready");
+    log_ready(&running, public_origin.as_deref(), &paths, durability);
 
     // The first component that ends shuts down the others.
     let first = tokio::select! {
@@ -233,6 +232,13 @@ async fn run_hub_process(
     drop(spawn_blocking(move || drop((hub, guard))).await);
     drop(lock);
     result
+}
+
+fn log_ready(running: &RunningHub, public_origin: Option<&str>, paths: &HubPaths, durability: Durability) {
+    if let Some(url) = public_origin {
+        tracing::info!(url, "public listener ready");
+    }
+    tracing::info!(url = running.url, data = %paths.data().display(), ?durability, "hub ready");
 }
 
 /// Runs the background jobs of the hub and of its gateway.
