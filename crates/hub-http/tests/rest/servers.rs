@@ -222,7 +222,7 @@ async fn resources_and_prompts() {
     }
     site.post("/servers/up/resources/read", json!({"uri": "memory://b"}))
         .await
-        .assert_problem(503, "server_rejected_request");
+        .assert_problem(404, "not_found");
     assert_eq!(site.get("/servers/up/prompts").await.ok()["items"][0]["name"], "greet");
     let prompt =
         site.post("/servers/up/prompts/greet", json!({"arguments": {"message": "hello"}})).await.ok();
