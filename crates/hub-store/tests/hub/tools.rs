@@ -195,7 +195,7 @@ async fn resources_and_prompts_are_passed_on() {
     let read = hub.calls().read_resource(local_user(ADA), "up", "memory://a").await.unwrap();
     assert_eq!(read["contents"][0]["text"], "the resource");
     let error = hub.calls().read_resource(local_user(ADA), "up", "memory://none").await.unwrap_err();
-    assert_eq!((error.kind(), error.code()), (ErrorKind::Unavailable, "server_rejected_request"));
+    assert_eq!((error.kind(), error.code()), (ErrorKind::NotFound, "not_found"));
     let got = hub
         .calls()
         .get_prompt(local_user(ADA), "up", "greet", [("message".into(), "hello".into())].into())

@@ -147,7 +147,9 @@ impl Calls {
         let read = self.send_read(actor, &server, "failed to read the resource", send).await;
         let (contents, redactor) = read.map_err(|error| match error.rejection() {
             Some(rejection) if is_unknown_resource(rejection) => {
-                Error::not_found("resource", shorten(uri)).with_rejection(Some(rejection.clone()))
+                // The message of the server's error, in which secrets are redacted.
+                Error::new(crate::ErrorKind::NotFound, "not_found", error.message())
+                    .with_rejection(Some(rejection.clone()))
             }
             _ => error,
         })?;
