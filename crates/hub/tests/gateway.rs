@@ -176,9 +176,9 @@ fn a_second_gateway_uses_the_hub_of_the_first() {
 fn an_unknown_agent_is_a_clear_error() {
     let home = Home::new();
     let hub = home.start();
-    home.run(&["gateway", "--agent", "Nobody"]).expect_output(1, &["there is no agent `Nobody`"]);
+    home.run(&["gateway", "--agent", "Missing"]).expect_output(1, &["there is no agent `Missing`"]);
     drop(hub.end());
-    home.run(&["gateway", "--agent", "Nobody"]).expect_output(1, &["there is no agent `Nobody`"]);
+    home.run(&["gateway", "--agent", "Missing"]).expect_output(1, &["there is no agent `Missing`"]);
 }
 
 #[test]

@@ -232,7 +232,7 @@ async fn answers_of_the_wrong_form_decide_nothing() {
             site.hub.calls().deny(USER, approval.id, None).await.unwrap();
         };
         let (result, ()) = tokio::join!(call(&client, "hello"), deny);
-        assert_eq!(result.unwrap().is_error, Some(true));
+        assert_eq!(result.unwrap().to_text(), "the call was denied by a user");
     }
     assert_eq!(site.executions(), 0);
 }
