@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use super::Calls;
-use super::admit::{CallRequest, StartedCall, SubmittedCall, outcome_of, unknown_outcome_error};
+use super::admit::{CallRequest, StartedCall, SubmittedCall, outcome_of};
 use super::handle::{CallOptions, CallerChannel};
 use super::records::CallView;
 use crate::actor::Actor;
@@ -56,15 +54,10 @@ impl ClientCall {
 
     /// Like [`Self::outcome`], but the call also runs while this is not polled.
     pub async fn outcome_in_task(self, calls: &Calls) -> Result<CallView> {
-        let (id, call) = match self.state {
-            ClientCallState::Recorded(view) => return Ok(*view),
-            ClientCallState::Running(call) => (self.id, call),
-        };
-        let (sender, outcome) = oneshot::channel();
-        calls.context.tasks.spawn(async move {
-            let _ = sender.send(outcome_of(id, call).await); // the client may be gone
-        });
-        outcome.await.unwrap_or_else(|_| Err(unknown_outcome_error(id)))
+        match self.state {
+            ClientCallState::Recorded(view) => Ok(*view),
+            ClientCallState::Running(call) => calls.outcome_in_task(self.id, call).await,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use linchpin::model::{LogLevel, LogParams, Root};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::admit::{CallRequest, SubmittedCall, outcome_of, unknown_outcome_error};
+use super::admit::{CallRequest, StartedCall, SubmittedCall, outcome_of, unknown_outcome_error};
 use super::calling_client::CallingClient;
 use super::plan::PlannedCall;
 use super::records::CallView;
@@ -156,19 +156,25 @@ impl Calls {
                 (id, outcome)
             }
             SubmittedCall::Running(id, call) => {
-                // In a task: the holder of the handle may wait for something else than its events.
-                let (sender, receiver) = oneshot::channel();
-                self.context.tasks.spawn(async move {
-                    let _ = sender.send(outcome_of(id, call).await); // the handle may have been dropped
-                });
-                let outcome: Outcome =
-                    Box::pin(
-                        async move { receiver.await.unwrap_or_else(|_| Err(unknown_outcome_error(id))) },
-                    );
+                // The holder of the handle may wait for something else than its events.
+                let outcome: Outcome = Box::pin(self.outcome_in_task(id, call));
                 (id, outcome)
             }
         };
         Ok(CallHandle { calls, actor, id, events, outcome: Some(outcome) })
+    }
+
+    /// Runs a started call in a task and returns its outcome. The call also runs while the outcome is not polled.
+    pub(super) fn outcome_in_task(
+        &self,
+        id: CallId,
+        call: StartedCall,
+    ) -> impl Future<Output = Result<CallView>> + Send + use<> {
+        let (sender, outcome) = oneshot::channel();
+        self.context.tasks.spawn(async move {
+            let _ = sender.send(outcome_of(id, call).await); // the caller may be gone
+        });
+        async move { outcome.await.unwrap_or_else(|_| Err(unknown_outcome_error(id))) }
     }
 }
 
