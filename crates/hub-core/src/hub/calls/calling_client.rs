@@ -66,7 +66,7 @@ impl CallExchange {
     }
 }
 
-/// Connects a read with the client that requested it: progress, and the server requests that the client replies to.
+/// Passes the server requests of a read to the client that requested it, if the client replies to them.
 pub(super) fn attach_client<T>(call: Call<T>, options: &CallOptions, redactor: &Arc<Redactor>) -> Call<T> {
     let Some(client) = options.client.clone() else { return call };
     let (redactor, replies) = (redactor.clone(), options.replies.clone());

@@ -27,7 +27,6 @@ pub(super) mod target;
 pub(super) mod waiting_requests;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use self::admit::ToolRef;
@@ -62,8 +61,6 @@ pub struct Calls {
     running: Mutex<HashMap<(TenantId, CallId), RunningCall>>,
     /// Callers of the calls that wait for an approval.
     pending_callers: PendingCallers,
-    /// Whether requests of clients may wait for an approval; `true` until the stored ones were counted.
-    has_waiting_requests: AtomicBool,
     server_requests: OpenServerRequests,
     recent_results: RecentResults,
     deferred_commits: DeferredCommits,
@@ -91,7 +88,6 @@ impl Calls {
             targets,
             running: Mutex::default(),
             pending_callers: PendingCallers::default(),
-            has_waiting_requests: AtomicBool::new(true),
             server_requests: OpenServerRequests::default(),
             recent_results: RecentResults::default(),
             deferred_commits: DeferredCommits::default(),

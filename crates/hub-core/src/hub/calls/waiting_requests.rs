@@ -3,7 +3,6 @@
 //! some time is withdrawn.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -60,7 +59,6 @@ impl Calls {
             digest: approval.digest.to_string(),
             attended_until: self.attended_until(CLIENT_LOST_TIMEOUT),
         };
-        self.has_waiting_requests.store(true, Ordering::Release);
         Ok(Some(upsert(request.to_document()?, 0)))
     }
 
@@ -71,10 +69,7 @@ impl Calls {
     /// Returns the call of an equal request of the same client that still waits for its approval or result, and makes
     /// the new client its caller.
     pub(super) async fn attach(&self, actor: Actor, plan: &PlannedCall) -> Result<Option<CallView>> {
-        // Another hub may have stored the request; a single hub knows whether there is any.
-        let may_wait =
-            self.has_waiting_requests.load(Ordering::Acquire) || self.context.store.shared().is_some();
-        if plan.caller.options.client.is_none() || !may_wait {
+        if plan.caller.options.client.is_none() {
             return Ok(None);
         }
         let (tenant, digest) = (actor.tenant(), plan.binding(actor).to_string());
@@ -150,7 +145,6 @@ impl Calls {
         let now = self.context.platform.now();
         let requests =
             self.context.load_all::<WaitingRequest>(tenant, DocumentKind::WaitingRequest, None).await?;
-        self.has_waiting_requests.store(!requests.is_empty(), Ordering::Release);
         for (request, _) in requests.into_iter().filter(|(request, _)| request.attended_until < now) {
             if let Err(error) = self.end_lost_request(tenant, &request, now).await {
                 tracing::warn!(call.id = %request.call, %error, "failed to withdraw the request of a lost client");
