@@ -14,16 +14,16 @@
 //! profilers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use bench::cpu_time::cpu_time;
 use bench::hub_caller::{self, Caller};
+use bench::requests::{Latencies, as_float, median, micros, send_requests};
 use bench::upstream::{self, Upstream};
 use linchpin::Client;
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_store::{Durability, Sqlite};
 use serde_json::json;
-use tokio::task::JoinSet;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -114,12 +114,11 @@ impl Bench {
     }
 }
 
-/// Figures of one run, in microseconds per call.
+/// Figures of one run.
 struct Run {
-    p50: f64,
-    p99: f64,
+    latencies: Latencies,
+    /// CPU time of this process and of the upstream server per call, in microseconds.
     cpu: f64,
-    calls_per_second: f64,
 }
 
 impl Run {
@@ -128,31 +127,11 @@ impl Run {
         F: Fn() -> Fut,
         Fut: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        let cpu_time = || Ok::<_, anyhow::Error>(cpu_time(std::process::id())? + cpu_time(upstream)?);
-        let (cpu, begin) = (cpu_time()?, Instant::now());
-        let (mut tasks, mut left, mut times) = (JoinSet::new(), calls, Vec::with_capacity(calls));
-        while left > 0 || !tasks.is_empty() {
-            while left > 0 && tasks.len() < in_flight {
-                let call = call();
-                tasks.spawn(async move {
-                    let begin = Instant::now();
-                    call.await.map(|()| begin.elapsed())
-                });
-                left -= 1;
-            }
-            if let Some(done) = tasks.join_next().await {
-                times.push(done??);
-            }
-        }
-        let (wall, cpu) = (begin.elapsed(), cpu_time()?.saturating_sub(cpu));
-        times.sort_unstable();
-        let percentile = |percent: usize| times.get(times.len() * percent / 100).map_or(0.0, micros);
-        Ok(Run {
-            p50: percentile(50),
-            p99: percentile(99),
-            cpu: micros(&cpu) / count(calls),
-            calls_per_second: count(calls) / wall.as_secs_f64(),
-        })
+        let cpu_times = || Ok::<_, anyhow::Error>(cpu_time(std::process::id())? + cpu_time(upstream)?);
+        let before = cpu_times()?;
+        let latencies = send_requests(calls, in_flight, call).await?;
+        let cpu = cpu_times()?.saturating_sub(before);
+        Ok(Run { latencies, cpu: micros(&cpu) / as_float(calls) })
     }
 }
 
@@ -176,9 +155,7 @@ impl Case {
 
     /// Returns the median of a figure over the runs.
     fn median(&self, figure: impl Fn(&(Run, Run)) -> f64) -> f64 {
-        let mut figures: Vec<f64> = self.runs.iter().map(figure).collect();
-        figures.sort_unstable_by(f64::total_cmp);
-        figures[figures.len() / 2]
+        median(self.runs.iter().map(figure))
     }
 
     fn direct_cpu(&self) -> f64 {
@@ -190,15 +167,15 @@ impl Case {
     }
 
     fn added_p50(&self) -> f64 {
-        self.median(|(direct, hub)| hub.p50 - direct.p50)
+        self.median(|(direct, hub)| hub.latencies.p50 - direct.latencies.p50)
     }
 
     fn added_p99(&self) -> f64 {
-        self.median(|(direct, hub)| hub.p99 - direct.p99)
+        self.median(|(direct, hub)| hub.latencies.p99 - direct.latencies.p99)
     }
 
     fn calls_per_second(&self) -> f64 {
-        self.median(|(_, hub)| hub.calls_per_second)
+        self.median(|(_, hub)| hub.latencies.per_second)
     }
 }
 
@@ -254,24 +231,4 @@ async fn run() -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn micros(time: &Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-fn count(number: usize) -> f64 {
-    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-/// Returns the CPU time that the threads of a process have used. Threads that have ended do not count.
-fn cpu_time(pid: u32) -> anyhow::Result<Duration> {
-    let mut total = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let file = task?.path().join("schedstat");
-        let Ok(statistics) = std::fs::read_to_string(&file) else { continue }; // the thread has just ended
-        let running = statistics.split_ascii_whitespace().next().context("schedstat is empty")?;
-        total += running.parse::<u64>()?;
-    }
-    Ok(Duration::from_nanos(total))
 }

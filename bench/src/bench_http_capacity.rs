@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use bench::cpu_time::resident_memory;
 use linchpin::Revision;
 use serde_json::{Value, json};
 
@@ -61,9 +62,7 @@ impl Target {
 
     /// Returns the resident memory of the server in KiB.
     fn resident(&self) -> anyhow::Result<usize> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        Ok(line.context("VmRSS is missing")?.trim().trim_end_matches(" kB").parse()?)
+        Ok(usize::try_from(resident_memory(self.pid)? / 1024)?)
     }
 }
 

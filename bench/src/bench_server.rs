@@ -4,10 +4,10 @@
 use std::io::Write as _;
 
 use anyhow::{Context as _, anyhow, bail};
-use linchpin::{Json, Register, Server, Tool, args};
+use bench::dummy_tools::add_dummy_tools;
+use linchpin::{Json, Server, args};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 /// Returns memory to the system when sessions are closed.
 #[global_allocator]
@@ -40,14 +40,11 @@ async fn main() -> anyhow::Result<()> {
         }
         _ => bail!("usage: bench-server stdio | http --port N"),
     };
-    let mut server = Server::new("bench-server", env!("CARGO_PKG_VERSION"))
+    let server = Server::new("bench-server", env!("CARGO_PKG_VERSION"))
         .tool("echo", "Echo the message back", |Echo { message }| async move { message })
         .tool("add", "Add two numbers", |Add { a, b }| async move { Json(Sum { sum: a + b }) })
         .resource("memo://one", "one", || async { "the memo" });
-    for number in 0..50 {
-        server = server.add(dummy(number));
-    }
-    serve(server, port).await.map_err(|error| anyhow!("{error}"))
+    serve(add_dummy_tools(server), port).await.map_err(|error| anyhow!("{error}"))
 }
 
 async fn serve(server: Server, port: Option<u16>) -> linchpin::Result {
@@ -55,25 +52,4 @@ async fn serve(server: Server, port: Option<u16>) -> linchpin::Result {
     let endpoint = server.http().legacy_sse().bind(("127.0.0.1", port)).await?;
     writeln!(std::io::stdout(), "{}", endpoint.url())?;
     endpoint.run().await
-}
-
-/// Creates a dummy tool, which gives `tools/list` a realistic size.
-fn dummy(number: usize) -> impl Register {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "key": {"type": "string", "description": "The key to look up"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Most rows to return"},
-            "fields": {"type": "array", "items": {"type": "string"}, "description": "Fields to return"},
-            "order": {"type": "string", "enum": ["asc", "desc"], "description": "Sort order"}
-        },
-        "required": ["key"]
-    });
-    let description = format!(
-        "Dummy tool number {number}. Looks a record up in the {number}th table by key and returns the fields asked \
-         for; present only so that tools/list has a realistic size."
-    );
-    Tool::raw(format!("dummy_tool_{number:02}"), schema)
-        .description(description)
-        .handler(|_: Map<String, Value>| async { "dummy" })
 }

@@ -1,6 +1,11 @@
-//! Parts that the benchmarks of the hub share: an upstream server, and callers of its tool.
+//! Parts that the benchmarks share: servers and their tools, callers, and figures of runs.
 
+pub mod cpu_time;
+pub mod dummy_tools;
+pub mod gateway_load;
+pub mod gateway_processes;
 pub mod hub_caller;
+pub mod requests;
 pub mod upstream;
 
 use linchpin_hub_core::platform::default_worker_threads;

@@ -17,6 +17,9 @@ use crate::lock::lock;
 /// Number of events that the event log holds in memory.
 pub const CAPACITY: usize = 4_096;
 
+/// Kind of the event that a call has a new status.
+pub const CALL_EVENT: &str = "call";
+
 /// Numbered event of the hub for subscribers, such as a changed call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
@@ -28,6 +31,12 @@ pub struct Event {
     pub kind: Cow<'static, str>,
     /// Body of the event, as JSON. It contains no secrets.
     pub body: Value,
+}
+
+impl Event {
+    fn is_change(&self) -> bool {
+        self.kind != CALL_EVENT
+    }
 }
 
 /// Event that is not published yet, and has no number. The event log, or in a cluster the store, numbers it.
@@ -54,6 +63,8 @@ struct Inner {
     buffer: Mutex<EventBuffer>,
     /// Number of the last published event, which subscribers watch.
     last_number: watch::Sender<u64>,
+    /// Number of the last event other than [`CALL_EVENT`]. A hub has few of these.
+    last_change: watch::Sender<u64>,
     /// Channel to the store that numbers the events of a cluster.
     forward: Option<mpsc::Sender<(TenantId, NewEvent)>>,
     /// Whether an event for the cluster was dropped because the channel was full.
@@ -65,6 +76,15 @@ struct EventBuffer {
     events: VecDeque<Arc<Event>>,
     /// Events up to this number are not in the buffer any more.
     last_dropped: u64,
+    /// Number of the last event other than [`CALL_EVENT`] that is not in the buffer any more.
+    last_dropped_change: u64,
+}
+
+impl EventBuffer {
+    /// Creates a buffer that has lost all events up to a number.
+    fn empty_after(number: u64) -> Self {
+        EventBuffer { events: VecDeque::new(), last_dropped: number, last_dropped_change: number }
+    }
 }
 
 impl Default for EventLog {
@@ -76,7 +96,8 @@ impl Default for EventLog {
 impl EventLog {
     fn new(forward: Option<mpsc::Sender<(TenantId, NewEvent)>>) -> Self {
         let (buffer, overflowed) = (Mutex::default(), AtomicBool::new(false));
-        EventLog(Arc::new(Inner { buffer, last_number: watch::Sender::new(0), forward, overflowed }))
+        let (last_number, last_change) = (watch::Sender::new(0), watch::Sender::new(0));
+        EventLog(Arc::new(Inner { buffer, last_number, last_change, forward, overflowed }))
     }
 
     /// Creates the event log of a hub in a cluster, and the channel of events that the store must number. Published
@@ -108,8 +129,9 @@ impl EventLog {
     fn mark_gap(&self) {
         let mut buffer = lock(&self.0.buffer);
         let number = *self.0.last_number.borrow() + 1;
-        *buffer = EventBuffer { events: VecDeque::new(), last_dropped: number };
+        *buffer = EventBuffer::empty_after(number);
         self.0.last_number.send_replace(number);
+        self.0.last_change.send_replace(number);
     }
 
     /// Adds an event that the store has numbered, of this hub or of a peer hub.
@@ -120,33 +142,40 @@ impl EventLog {
     /// Empties the event log and continues after the event with this number. Earlier events are not available here.
     pub fn reset_to(&self, number: u64) {
         let mut buffer = lock(&self.0.buffer);
-        *buffer = EventBuffer { events: VecDeque::new(), last_dropped: number };
+        *buffer = EventBuffer::empty_after(number);
         self.0.last_number.send_replace(number);
+        self.0.last_change.send_replace(number);
     }
 
     fn push(&self, buffer: &mut EventBuffer, event: Event) {
         if buffer.events.len() == CAPACITY {
-            buffer.last_dropped = buffer.events.pop_front().map_or(buffer.last_dropped, |event| event.number);
+            let dropped = buffer.events.pop_front();
+            let number = |event: &Arc<Event>| event.number;
+            buffer.last_dropped = dropped.as_ref().map_or(buffer.last_dropped, number);
+            let change = dropped.as_ref().filter(|event| event.is_change());
+            buffer.last_dropped_change = change.map_or(buffer.last_dropped_change, number);
         }
-        let number = event.number;
+        let (number, is_change) = (event.number, event.is_change());
         buffer.events.push_back(Arc::new(event));
         self.0.last_number.send_replace(number);
+        if is_change {
+            self.0.last_change.send_replace(number);
+        }
     }
 
     /// Subscribes to the events of a tenant, after this event number. Default: only new events.
     pub fn subscribe(&self, tenant: TenantId, after: Option<u64>) -> EventSubscription {
-        self.subscribe_to(Some(tenant), after)
-    }
-
-    /// Subscribes to new events of all tenants.
-    pub fn subscribe_all(&self) -> EventSubscription {
-        self.subscribe_to(None, None)
-    }
-
-    fn subscribe_to(&self, tenant: Option<TenantId>, after: Option<u64>) -> EventSubscription {
         let number = self.0.last_number.subscribe();
         let last_seen = after.unwrap_or_else(|| *number.borrow());
-        EventSubscription { log: self.clone(), tenant, last_seen, last_number: number }
+        EventSubscription { log: self.clone(), tenant: Some(tenant), last_seen, last_number: number }
+    }
+
+    /// Subscribes to the new events of all tenants, except the statuses of calls: their number must not wake the
+    /// subscriber.
+    pub fn subscribe_to_changes(&self) -> EventSubscription {
+        let number = self.0.last_change.subscribe();
+        let last_seen = *number.borrow();
+        EventSubscription { log: self.clone(), tenant: None, last_seen, last_number: number }
     }
 }
 
@@ -182,7 +211,7 @@ impl Drop for PublishOnCommit {
 /// Position of one subscriber in the event log, from which it reads the next events.
 pub struct EventSubscription {
     log: EventLog,
-    /// Tenant whose events the subscription receives; `None` for all tenants.
+    /// Tenant whose events the subscription receives; `None` for the changes of all tenants.
     tenant: Option<TenantId>,
     last_seen: u64,
     last_number: watch::Receiver<u64>,
@@ -209,12 +238,14 @@ impl EventSubscription {
     fn find_next(&mut self, newest: u64) -> Result<Option<Arc<Event>>, Lagged> {
         let buffer = lock(&self.log.0.buffer);
         // The last number belongs to an earlier run of the hub, or the events after it are not in the buffer any more.
-        if self.last_seen > newest || self.last_seen < buffer.last_dropped {
-            self.last_seen = newest.max(buffer.last_dropped);
+        let dropped = self.tenant.map_or(buffer.last_dropped_change, |_| buffer.last_dropped);
+        if self.last_seen > newest || self.last_seen < dropped {
+            self.last_seen = newest.max(dropped);
             return Err(Lagged);
         }
         let from = buffer.events.partition_point(|event| event.number <= self.last_seen);
-        let is_subscribed = |event: &Event| self.tenant.is_none_or(|tenant| event.tenant == tenant);
+        let is_subscribed =
+            |event: &Event| self.tenant.map_or(event.is_change(), |tenant| event.tenant == tenant);
         let found = buffer.events.iter().skip(from).find(|event| is_subscribed(event)).cloned();
         self.last_seen = found.as_ref().map_or(newest.max(self.last_seen), |event| event.number);
         Ok(found)
@@ -248,6 +279,26 @@ mod tests {
             (subscription.next(), async { events.publish(ADA, NewEvent::new("server", json!({}))) });
         let (event, ()) = tokio::join!(waits, publish);
         assert_eq!((event.unwrap().number, 7), (7, 7));
+    }
+
+    #[tokio::test]
+    async fn a_subscriber_to_changes_is_not_woken_by_calls() {
+        let events = EventLog::default();
+        let mut changes = events.subscribe_to_changes();
+        events.publish(ADA, NewEvent::new("server", json!({})));
+        // More calls than the buffer holds: the earlier change is lost, but no later one.
+        let publish_calls = || {
+            for number in 0..CAPACITY {
+                events.publish(BOB, NewEvent::new(CALL_EVENT, json!(number)));
+            }
+        };
+        publish_calls();
+        assert_eq!(changes.next().await, Err(Lagged));
+        publish_calls();
+        events.publish(BOB, NewEvent::new("agent", json!({})));
+        assert_eq!(changes.next().await.unwrap().kind, "agent");
+        events.publish(ADA, NewEvent::new(CALL_EVENT, json!({})));
+        assert!(!changes.last_number.has_changed().unwrap());
     }
 
     #[tokio::test]

@@ -110,7 +110,7 @@ impl Gateway {
 
     /// Keeps the definitions of all surfaces current and notifies their clients, until `end` completes.
     pub async fn run(&self, end: impl Future<Output = ()>) {
-        let (mut end, mut subscription) = (std::pin::pin!(end), self.hub.events().subscribe_all());
+        let (mut end, mut subscription) = (std::pin::pin!(end), self.hub.events().subscribe_to_changes());
         let (mut tasks, mut retries) = (JoinSet::new(), interval(RETRY_INTERVAL));
         loop {
             let event = tokio::select! {

@@ -62,6 +62,7 @@ contract!(
     [sqlite, cached, postgres],
     documents_are_kept_changed_and_forgotten,
     what_belongs_to_something_comes_and_goes_with_it,
+    a_name_that_is_in_use_is_refused_where_it_must_be_unused,
     what_proves_who_asks_is_found_without_its_tenant_and_nothing_else_is,
     lists_come_in_pages,
     a_batch_is_done_whole_or_not_at_all,
@@ -165,6 +166,38 @@ async fn documents_are_kept_changed_and_forgotten(open: impl Open) {
     assert_eq!(code(&*store, ADA, gone()).await, "not_found");
     assert_eq!(code(&*store, ADA, put(&other, 0)).await, "done");
     assert_eq!(store.tenants().await.unwrap(), [ADA, BOB]);
+}
+
+async fn a_name_that_is_in_use_is_refused_where_it_must_be_unused(open: impl Open) {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(&place).await;
+    let unused = |name: &str| {
+        let (kind, name) = (DocumentKind::WaitingRequest, name.to_owned());
+        Batch::new().change(StoreChange::RequireUnusedName { kind, name })
+    };
+    let waiting = document(DocumentKind::WaitingRequest, "1", json!({})).with_name("digest");
+    assert_eq!(code(&*store, ADA, unused("digest")).await, "done");
+    store.commit(ADA, put(&waiting, 0)).await.unwrap();
+    let with_call =
+        |name| unused(name).change(StoreChange::InsertCall(Box::new(call(1, CallStatus::Running))));
+    assert_eq!(code(&*store, ADA, with_call("digest")).await, "name_taken");
+    assert_eq!(
+        store.call(ADA, call(1, CallStatus::Running).id).await.unwrap(),
+        None,
+        "nothing of the batch is stored"
+    );
+    assert_eq!(code(&*store, BOB, unused("digest")).await, "done", "the name belongs to another tenant");
+    assert_eq!(code(&*store, ADA, with_call("other")).await, "done");
+    assert!(store.call(ADA, call(1, CallStatus::Running).id).await.unwrap().is_some());
+    // Several batches at once, which are grouped: only that with the name fails.
+    let [first, second, third] = [2, 3, 4].map(|number| {
+        let name = if number == 3 { "digest" } else { "other" };
+        let (store, call) = (store.clone(), call(number, CallStatus::Running));
+        let batch = unused(name).change(StoreChange::InsertCall(Box::new(call)));
+        async move { code(&*store, ADA, batch).await }
+    });
+    let codes = tokio::join!(first, second, third);
+    assert_eq!(codes, ("done", "name_taken", "done"));
 }
 
 async fn what_belongs_to_something_comes_and_goes_with_it(open: impl Open) {

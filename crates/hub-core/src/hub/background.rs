@@ -32,7 +32,7 @@ impl Hub {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut end, mut count) = (std::pin::pin!(end), 0_u64);
         let mut schedule = SyncSchedule::new(self.context.platform.now());
-        let mut subscription = self.context.events.subscribe_all();
+        let mut subscription = self.context.events.subscribe_to_changes();
         // Tools may have changed while no hub was running.
         for tenant in log_failure(self.context.store.tenants().await).unwrap_or_default() {
             log_failure(self.registry.schedule_all_syncs(tenant).await);

@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::actor::Subject;
-use crate::events::{Event, NewEvent};
+use crate::events::{CALL_EVENT, Event, NewEvent};
 use crate::hub::calls::handle::CallProgress;
 use crate::id::{AgentId, ApprovalId, ApprovalRuleId, CallId, ServerId, ServerRequestId, UserId};
 use crate::store::{ApprovalStatus, CallStatus};
@@ -21,7 +21,7 @@ pub(super) const SERVER_EVENT: &str = "server";
 
 /// Creates the event of a changed call status.
 pub(super) fn call(id: CallId, server: ServerId, tool: &str, status: CallStatus) -> NewEvent {
-    NewEvent::new("call", json!({ "call": id, "server": server, "tool": tool, "status": status }))
+    NewEvent::new(CALL_EVENT, json!({ "call": id, "server": server, "tool": tool, "status": status }))
 }
 
 /// Creates the event of a changed approval status.

@@ -27,6 +27,13 @@ pub enum StoreChange {
     RequireExists(DocumentKey),
     /// Requires that the documents that a decision was based on still have these versions.
     RequireVersions(Vec<(DocumentKey, u64)>),
+    /// Requires that no document of a kind has this name.
+    RequireUnusedName {
+        /// Kind of the documents.
+        kind: DocumentKind,
+        /// Name that no document may have.
+        name: String,
+    },
     /// Deletes a document. It must exist.
     Delete(DocumentKey),
     /// Deletes all documents of a kind with this parent.

@@ -52,6 +52,7 @@ impl<'a> Statement<'a> {
             StoreChange::InsertCheckpoint(checkpoint) => audit::insert_checkpoint(tenant, checkpoint),
             StoreChange::RequireExists(_)
             | StoreChange::RequireVersions(_)
+            | StoreChange::RequireUnusedName { .. }
             | StoreChange::ConsumeRate { .. }
             | StoreChange::RequireConcurrency { .. }
             | StoreChange::PruneCalls { .. }

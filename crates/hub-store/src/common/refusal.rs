@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use linchpin_hub_core::digest::Digest;
 use linchpin_hub_core::id::{ApprovalId, CallId};
 use linchpin_hub_core::rate_limit::{approvals_limited, concurrency_limited};
-use linchpin_hub_core::store::{Approval, ApprovalStatus, CallRecord, CountedCalls, Document, DocumentKey};
+use linchpin_hub_core::store::{
+    Approval, ApprovalStatus, CallRecord, CountedCalls, Document, DocumentKey, DocumentKind,
+};
 use linchpin_hub_core::{Error, error};
 
 /// Refusal of a statement that changed no row.
@@ -72,6 +74,11 @@ pub(crate) fn conflict(code: &'static str, text: impl Into<String>) -> Error {
 /// Returns the error for a document whose version has changed.
 pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
     conflict("version_conflict", format!("the {} was changed concurrently: read it again", key.kind.name()))
+}
+
+/// Returns the error for a name that a document has, although none may have it.
+pub(crate) fn name_taken(kind: DocumentKind) -> Error {
+    conflict("name_taken", format!("a {} with this name exists", kind.name()))
 }
 
 /// Returns the error for audit entries that were sealed by another hub.

@@ -7,8 +7,8 @@ use linchpin_hub_core::store::{DocumentKey, DocumentKind, MAX_PAGE_SIZE, Page, P
 use super::connection::DbConnection;
 use super::statements::{query, query_one};
 use super::{QueryExecutor, StoreFailure, invalid_data};
-use crate::common::documents::{self, key_values};
-use crate::common::refusal::version_conflict;
+use crate::common::documents::{self, SELECT_BY_NAME, key_values};
+use crate::common::refusal::{name_taken, version_conflict};
 use crate::common::rows::{StoredRow as _, read_document};
 use crate::common::{build_page, to_integer};
 
@@ -55,6 +55,18 @@ pub(super) async fn require_versions(
         || invalid_data("the version check returned a row number out of range"),
         |(key, _)| version_conflict(key).into(),
     ))
+}
+
+pub(super) async fn require_unused_name(
+    db: &DbConnection,
+    tenant: TenantId,
+    kind: DocumentKind,
+    name: &str,
+) -> Result<()> {
+    match get(db, SELECT_BY_NAME, tenant, kind, name).await? {
+        Some(_) => Err(name_taken(kind).into()),
+        None => Ok(()),
+    }
 }
 
 /// Reads the document that a query with the values tenant, kind, and id or name finds.

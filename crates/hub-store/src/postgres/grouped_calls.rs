@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use linchpin_hub_core::id::{CallId, TenantId};
-use linchpin_hub_core::store::{Batch, CallOutcome, CallRecord, DocumentKey, StoreChange};
+use linchpin_hub_core::store::{Batch, CallOutcome, CallRecord, DocumentKey, DocumentKind, StoreChange};
 
 use super::connection::{DbConnection, Values};
 use super::{QueryExecutor as _, StoreFailure};
@@ -14,6 +14,8 @@ const SELECT_MISMATCHES: &str = "SELECT 1 FROM unnest($1::TEXT[], $2::TEXT[], $3
         AS wanted (tenant, kind, id, version)
     WHERE NOT EXISTS (SELECT 1 FROM documents AS found WHERE found.tenant = wanted.tenant
         AND found.kind = wanted.kind AND found.id = wanted.id AND found.version = wanted.version) LIMIT 1";
+const SELECT_NAMED: &str = "SELECT 1 FROM documents JOIN unnest($1::TEXT[], $2::TEXT[], $3::TEXT[])
+        AS unused (tenant, kind, name) USING (tenant, kind, name) LIMIT 1";
 const INSERT_CALLS: &str = "INSERT INTO calls (tenant, id, server, tool, subject, status, digest, arguments, result, error,
         created, started, completed, hub)
     SELECT opened.*, $14 FROM unnest($1::TEXT[], $2::TEXT[], $3::TEXT[], $4::TEXT[], $5::TEXT[], $6::TEXT[],
@@ -33,6 +35,7 @@ const MAX_GROUPED_CALL_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct GroupedCalls<'a> {
     required_versions: BTreeSet<(TenantId, &'a DocumentKey, u64)>,
+    unused_names: Vec<(TenantId, DocumentKind, &'a str)>,
     inserted: Vec<(TenantId, &'a CallRecord)>,
     finished: Vec<(TenantId, CallId, &'a CallOutcome)>,
 }
@@ -42,7 +45,7 @@ impl<'a> GroupedCalls<'a> {
     pub(super) fn add(&mut self, tenant: TenantId, batch: &'a Batch) -> bool {
         let size = |all: &[&Option<Vec<u8>>]| all.iter().copied().flatten().map(Vec::len).sum::<usize>();
         let is_groupable = |change: &StoreChange| match change {
-            StoreChange::RequireVersions(_) => true,
+            StoreChange::RequireVersions(_) | StoreChange::RequireUnusedName { .. } => true,
             StoreChange::InsertCall(call) => {
                 size(&[&call.arguments, &call.result, &call.error]) <= MAX_GROUPED_CALL_BYTES
             }
@@ -59,6 +62,9 @@ impl<'a> GroupedCalls<'a> {
                 StoreChange::RequireVersions(all) => {
                     self.required_versions.extend(all.iter().map(|(key, version)| (tenant, key, *version)));
                 }
+                StoreChange::RequireUnusedName { kind, name } => {
+                    self.unused_names.push((tenant, *kind, name));
+                }
                 StoreChange::InsertCall(call) => self.inserted.push((tenant, call)),
                 StoreChange::FinishCall { call, outcome } => self.finished.push((tenant, *call, outcome)),
                 _ => {}
@@ -70,10 +76,15 @@ impl<'a> GroupedCalls<'a> {
     /// Applies the grouped changes of calls, and returns whether all of them succeeded. Which one failed is not known.
     pub(super) async fn apply(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {
         // All statements are prepared, so they are pipelined in this order.
-        db.prepare_all([SELECT_MISMATCHES, INSERT_CALLS, FINISH_CALLS]).await?;
-        let (matched, inserted, finished) =
-            tokio::join!(biased; self.versions_match(db), self.insert_calls(db, hub), self.finish_calls(db));
-        Ok(matched? & inserted? & finished?)
+        db.prepare_all([SELECT_MISMATCHES, SELECT_NAMED, INSERT_CALLS, FINISH_CALLS]).await?;
+        let (matched, unused, inserted, finished) = tokio::join!(
+            biased;
+            self.versions_match(db),
+            self.names_are_unused(db),
+            self.insert_calls(db, hub),
+            self.finish_calls(db),
+        );
+        Ok(matched? & unused? & inserted? & finished?)
     }
 
     async fn versions_match(&self, db: &DbConnection) -> Result<bool, StoreFailure> {
@@ -86,6 +97,16 @@ impl<'a> GroupedCalls<'a> {
         let versions: Vec<_> =
             self.required_versions.iter().map(|(.., version)| to_integer(*version)).collect();
         Ok(db.query(SELECT_MISMATCHES, &[&tenants, &kinds, &ids, &versions]).await?.is_empty())
+    }
+
+    async fn names_are_unused(&self, db: &DbConnection) -> Result<bool, StoreFailure> {
+        if self.unused_names.is_empty() {
+            return Ok(true);
+        }
+        let tenants: Vec<_> = self.unused_names.iter().map(|(tenant, ..)| tenant.to_string()).collect();
+        let kinds: Vec<_> = self.unused_names.iter().map(|(_, kind, _)| kind.name()).collect();
+        let names: Vec<_> = self.unused_names.iter().map(|(.., name)| *name).collect();
+        Ok(db.query(SELECT_NAMED, &[&tenants, &kinds, &names]).await?.is_empty())
     }
 
     async fn insert_calls(&self, db: &DbConnection, hub: Option<&str>) -> Result<bool, StoreFailure> {

@@ -193,6 +193,9 @@ async fn apply(
         match change {
             StoreChange::RequireExists(key) => documents::require_exists(db, tenant, key).await?,
             StoreChange::RequireVersions(all) => documents::require_versions(db, tenant, all).await?,
+            StoreChange::RequireUnusedName { kind, name } => {
+                documents::require_unused_name(db, tenant, *kind, name).await?;
+            }
             StoreChange::ConsumeRate { bucket, rate, at } => {
                 limits::consume_rate(db, tenant, bucket, *rate, *at).await?;
             }

@@ -227,6 +227,7 @@ fn is_independent(write: &WriteRequest) -> bool {
                 | StoreChange::DecideApproval { .. }
                 | StoreChange::ConsumeApproval { .. }
                 | StoreChange::RequireVersions(_)
+                | StoreChange::RequireUnusedName { .. }
         )
     };
     write.batch.changes.iter().all(is_independent_change) && write.batch.audit.iter().all(is_storable)

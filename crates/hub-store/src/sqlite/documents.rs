@@ -8,11 +8,12 @@ use rusqlite::Connection;
 use super::statements::{query, query_one};
 use crate::common::build_page;
 use crate::common::documents::{self, key_values};
-use crate::common::refusal::version_conflict;
+use crate::common::refusal::{name_taken, version_conflict};
 use crate::common::rows::{StoredRow as _, read_document};
 use crate::common::to_integer;
 
 const SELECT_EXISTS: &str = "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3";
+const SELECT_NAMED: &str = "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND name = $3";
 const SELECT_VERSION: &str =
     "SELECT 1 FROM documents WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4";
 /// SQL query for a document of a kind that authenticates a caller, which is found without its tenant.
@@ -32,6 +33,17 @@ pub(super) fn require_versions(db: &Connection, tenant: i64, all: &[(DocumentKey
         query_one(db, SELECT_VERSION, &values, |_| Ok(()))?.ok_or_else(|| version_conflict(key))?;
     }
     Ok(())
+}
+
+pub(super) fn require_unused_name(
+    db: &Connection,
+    tenant: i64,
+    kind: DocumentKind,
+    name: &str,
+) -> Result<()> {
+    let values = [tenant.into(), kind.name().into(), name.into()];
+    let found = query_one(db, SELECT_NAMED, &values, |_| Ok(()))?;
+    found.map_or(Ok(()), |()| Err(name_taken(kind)))
 }
 
 /// Reads the document that a query with the values tenant, kind, and id or name finds.

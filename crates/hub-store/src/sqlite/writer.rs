@@ -180,6 +180,9 @@ impl<'a> Writer<'a> {
         match change {
             StoreChange::RequireExists(key) => documents::require_exists(self.db, tenant, key),
             StoreChange::RequireVersions(all) => documents::require_versions(self.db, tenant, all),
+            StoreChange::RequireUnusedName { kind, name } => {
+                documents::require_unused_name(self.db, tenant, *kind, name)
+            }
             StoreChange::RequireConcurrency { scope, max_calls } => {
                 let count = self.memory.count_calls(self.db, tenant, scope)?;
                 let has_room = count < usize::try_from(*max_calls).unwrap_or(usize::MAX);

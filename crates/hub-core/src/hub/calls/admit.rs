@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::arguments::CallArguments;
-use super::execute::{ApprovalUse, CallStart};
+use super::execute::{CallBasis, CallStart};
 use super::handle::{CallEvent, CallOptions, CallerChannel};
 use super::plan::PlannedCall;
 use super::records::CallView;
@@ -262,15 +262,22 @@ impl Calls {
         plan: Box<PlannedCall>,
         reason: PolicyReason,
     ) -> Result<SubmittedCall> {
+        let (id, caller) = (plan.id, plan.caller.clone());
         // An equal request may still wait for an approval, although this one needs none any more.
-        if reason != PolicyReason::OwnCall
-            && let Some(view) = self.attach(actor, &plan).await?
-        {
-            return Ok(SubmittedCall::recorded(view));
+        let may_wait = reason != PolicyReason::OwnCall && caller.options.client.is_some();
+        let digest = may_wait.then(|| plan.binding(actor).to_string());
+        let basis = CallBasis::Policy { reason, unless_waiting: digest.clone() };
+        match (self.start_call(actor, plan, basis).await, digest) {
+            (Ok(call), _) => Ok(SubmittedCall::Running(id, call)),
+            (Err(error), Some(digest)) if error.code() == "name_taken" => {
+                let attached = Box::pin(self.attach_to(actor, &digest, &caller)).await?;
+                attached.map(SubmittedCall::recorded).ok_or_else(|| {
+                    let text = "an equal request of this agent has just ended: send the request again";
+                    Error::new(error::ErrorKind::Conflict, "request_ended", text)
+                })
+            }
+            (Err(error), _) => Err(error),
         }
-        let id = plan.id;
-        let call = self.start_call(actor, plan, None, reason.code()).await?;
-        Ok(SubmittedCall::Running(id, call))
     }
 
     /// Starts a call, which finishes even if the returned future is dropped. Returns after the start is recorded.
@@ -278,8 +285,7 @@ impl Calls {
         self: &Arc<Self>,
         actor: Actor,
         plan: Box<PlannedCall>,
-        approved: Option<ApprovalUse>,
-        reason: &'static str,
+        basis: CallBasis,
     ) -> Result<StartedCall> {
         let (started, mut start_receiver) = oneshot::channel();
         let span = tracing::trace_span!(
@@ -293,7 +299,7 @@ impl Calls {
             linchpin.call.id = %plan.id,
             linchpin.status = Empty,
         );
-        let call = self.clone().execute(actor, plan, CallStart { approved, reason, started });
+        let call = self.clone().execute(actor, plan, CallStart { basis, started });
         let mut call = self.context.tasks.attend(call.instrument(span));
         poll_fn(|cx| {
             call.advance(cx);

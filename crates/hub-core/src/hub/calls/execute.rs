@@ -31,19 +31,40 @@ use crate::hub::event_payloads;
 use crate::hub::upstream::connect::rejection;
 use crate::id::{ApprovalId, CallId, TenantId};
 use crate::lock::lock;
-use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, StoreChange};
+use crate::policy::PolicyReason;
+use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, DocumentKind, StoreChange};
 use crate::text::escape_invisible;
 use crate::text::first_line;
 use crate::trace_context::TraceContext;
 
-/// What executing an admitted call needs besides the call: its approval, and where to send the outcome.
+/// What executing an admitted call needs besides the call: why it may start, and where to report its start.
 pub(in crate::hub) struct CallStart {
-    /// Approval that the call consumes, if it required one.
-    pub(in crate::hub) approved: Option<ApprovalUse>,
-    /// Reason code of the policy or user decision that allows the call, for the audit.
-    pub(in crate::hub) reason: &'static str,
+    pub(in crate::hub) basis: CallBasis,
     /// Channel that reports to the caller whether the start of the call was stored.
     pub(in crate::hub) started: oneshot::Sender<Result<()>>,
+}
+
+/// Decision that allows a call.
+pub(in crate::hub) enum CallBasis {
+    /// The policy allows the call without approval.
+    Policy {
+        /// Reason of the policy, for the audit.
+        reason: PolicyReason,
+        /// Digest of the call: it does not start while an equal request of its client waits for an approval or result.
+        unless_waiting: Option<String>,
+    },
+    /// A user has approved the call.
+    Approval(ApprovalUse),
+}
+
+impl CallBasis {
+    /// Returns the reason code, for the audit.
+    fn reason(&self) -> &'static str {
+        match self {
+            CallBasis::Policy { reason, .. } => reason.code(),
+            CallBasis::Approval(_) => "approved",
+        }
+    }
 }
 
 /// Approval of a pending call by a user, with what is stored when it is used. It is stored and consumed in the commit
@@ -148,12 +169,15 @@ impl Calls {
             target: plan.target.clone(),
             is_started: false,
         };
-        let CallStart { approved, reason, started: started_sender } = intent;
-        let approval = approved.as_ref().map(|approved| approved.id);
+        let CallStart { basis, started: started_sender } = intent;
+        let approval = match &basis {
+            CallBasis::Approval(approved) => Some(approved.id),
+            CallBasis::Policy { .. } => None,
+        };
         // Look the name up before the call is sent: no read of the store may delay the commit of the outcome.
         let subject_name = self.identity.caller_name(actor).await;
         let started = self.context.platform.now();
-        let intent_result = self.record_intent(actor, &plan, approved, reason, started).await;
+        let intent_result = self.record_intent(actor, &plan, basis, started).await;
         open.is_started = intent_result.is_ok();
         if intent_result.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Unavailable) {
             self.deferred_commits.add_uncertain_start(tenant, plan.id, started); // the intent may have been stored
@@ -213,11 +237,10 @@ impl Calls {
         &self,
         actor: Actor,
         plan: &PlannedCall,
-        approved: Option<ApprovalUse>,
-        reason: &'static str,
+        basis: CallBasis,
         at: Timestamp,
     ) -> Result<()> {
-        let mut entry = self.call_entry(actor, "call.intent", plan).with("reason", reason);
+        let mut entry = self.call_entry(actor, "call.intent", plan).with("reason", basis.reason());
         let mut batch = Batch::new().with_event(plan.status_event(CallStatus::Running));
         batch.changes = plan.rates.iter().map(|rate| rate.consume(at)).collect();
         batch.changes.extend(concurrency_limits(actor, plan));
@@ -225,19 +248,25 @@ impl Calls {
         if let Some(rule) = plan.rule {
             entry = entry.with("rule", rule.to_string());
         }
-        if let Some(ApprovalUse { id, batch: Batch { changes, audit, events, .. } }) = approved {
-            let digest = plan.binding(actor);
-            entry = entry.with("approval", id.to_string());
-            batch.changes.extend(changes);
-            batch.audit.extend(audit);
-            batch.events.extend(events);
-            batch = batch.change(StoreChange::ConsumeApproval { approval: id, digest, at });
-            batch = batch.with_event(event_payloads::approval(id, plan.id, ApprovalStatus::Used));
-            batch = batch.change(StoreChange::StartCall { call: plan.id, at });
-        } else {
-            let call =
-                CallRecord { started: Some(at), ..self.call_record(actor, plan, CallStatus::Running).await? };
-            batch = batch.change(StoreChange::InsertCall(Box::new(call)));
+        match basis {
+            CallBasis::Approval(ApprovalUse { id, batch: Batch { changes, audit, events, .. } }) => {
+                let digest = plan.binding(actor);
+                entry = entry.with("approval", id.to_string());
+                batch.changes.extend(changes);
+                batch.audit.extend(audit);
+                batch.events.extend(events);
+                batch = batch.change(StoreChange::ConsumeApproval { approval: id, digest, at });
+                batch = batch.with_event(event_payloads::approval(id, plan.id, ApprovalStatus::Used));
+                batch = batch.change(StoreChange::StartCall { call: plan.id, at });
+            }
+            CallBasis::Policy { unless_waiting, .. } => {
+                let kind = DocumentKind::WaitingRequest;
+                let waiting = unless_waiting.map(|name| StoreChange::RequireUnusedName { kind, name });
+                batch.changes.extend(waiting);
+                let call = self.call_record(actor, plan, CallStatus::Running).await?;
+                let call = CallRecord { started: Some(at), ..call };
+                batch = batch.change(StoreChange::InsertCall(Box::new(call)));
+            }
         }
         let Err(error) = self.context.store.commit(actor.tenant(), batch.audit(entry)).await else {
             return Ok(());

@@ -72,9 +72,18 @@ impl Calls {
         if plan.caller.options.client.is_none() {
             return Ok(None);
         }
-        let (tenant, digest) = (actor.tenant(), plan.binding(actor).to_string());
-        let found =
-            self.context.store.document_by_name(tenant, DocumentKind::WaitingRequest, &digest).await?;
+        self.attach_to(actor, &plan.binding(actor).to_string(), &plan.caller).await
+    }
+
+    /// Returns the call that the waiting request with this digest belongs to, and makes `caller` its caller.
+    pub(super) async fn attach_to(
+        &self,
+        actor: Actor,
+        digest: &str,
+        caller: &CallerChannel,
+    ) -> Result<Option<CallView>> {
+        let tenant = actor.tenant();
+        let found = self.context.store.document_by_name(tenant, DocumentKind::WaitingRequest, digest).await?;
         let Some(StoredDocument { document, .. }) = found else { return Ok(None) };
         let request: WaitingRequest = document.parse_body()?;
         let view = match self.call(actor, request.call).await {
@@ -87,7 +96,7 @@ impl Calls {
         };
         if view.status == CallStatus::Pending {
             let expires = self.attended_until(self.context.options.approval_lifetime);
-            self.pending_callers.replace(tenant, request.call, &plan.caller, expires);
+            self.pending_callers.replace(tenant, request.call, caller, expires);
         }
         self.attend(actor, request.call, CLIENT_LOST_TIMEOUT).await?;
         let entry = self.context.entry(actor, "call.resumed").with("call", request.call.to_string());
