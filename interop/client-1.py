@@ -11,6 +11,7 @@ import anyio
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types import (
     CreateMessageResult,
     ElicitResult,
@@ -22,11 +23,11 @@ from mcp.types import (
 )
 from pydantic import AnyUrl
 
-from tour import Heard, read_arguments, report, text, whole
+from tour import Heard, form_content, http_headers, read_arguments, report, text, whole
 
 
 async def elicit(context, params):
-    return ElicitResult(action="accept", content={"name": "Ada"})
+    return ElicitResult(action="accept", content=form_content(params.requestedSchema))
 
 
 async def sample(context, params):
@@ -110,7 +111,13 @@ async def tour(client, heard):
 
 async def main():
     options = read_arguments("there is none")
-    way = streamable_http_client(options.url) if options.url else sse_client(options.sse)
+    way = (
+        streamable_http_client(
+            options.url, http_client=create_mcp_http_client(headers=http_headers())
+        )
+        if options.url
+        else sse_client(options.sse, headers=http_headers())
+    )
     heard = Heard()
     async with way as streams:
         session = ClientSession(

@@ -16,7 +16,7 @@ import {
   StreamableHTTPClientTransport,
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { answers, capabilities, readArguments, tour } from "./tour.mjs";
+import { answers, capabilities, httpOptions, readArguments, tour } from "./tour.mjs";
 
 /** Returns the client options for the negotiation mode. */
 function opening(mode) {
@@ -32,14 +32,16 @@ function connection({ server, url, sse }) {
   if (url === undefined) {
     return new StdioClientTransport(server);
   }
-  return sse ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url);
+  return sse
+    ? new SSEClientTransport(url, httpOptions)
+    : new StreamableHTTPClientTransport(url, httpOptions);
 }
 
 const usage = "node client-modern.mjs [--mode …] <command> [arguments…] | --url <url> | --sse <url>";
 const { mode = "auto", ...way } = readArguments(usage);
 const identity = { name: "interop-typescript-2", version: "1.0.0" };
 const client = new Client(identity, { capabilities, ...opening(mode) });
-client.setRequestHandler("elicitation/create", () => answers.elicitation);
+client.setRequestHandler("elicitation/create", ({ params }) => answers.elicitation(params));
 client.setRequestHandler("sampling/createMessage", () => answers.sampling);
 client.setRequestHandler("roots/list", () => answers.roots);
 

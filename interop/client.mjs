@@ -7,7 +7,7 @@
 //
 // With --mode 2024-11-05 or 2025-03-26 it uses the SDK of that revision.
 
-import { answers, capabilities, readArguments, tour } from "./tour.mjs";
+import { answers, capabilities, httpOptions, readArguments, tour } from "./tour.mjs";
 
 const usage = "node client.mjs [--mode <revision>] <command> [arguments…] | --url <url> | --sse <url>";
 const { mode, server, url, sse } = readArguments(usage);
@@ -23,15 +23,15 @@ async function connection() {
   }
   if (sse) {
     const { SSEClientTransport } = await load("client/sse");
-    return new SSEClientTransport(url);
+    return new SSEClientTransport(url, httpOptions);
   }
   const { StreamableHTTPClientTransport } = await load("client/streamableHttp");
-  return new StreamableHTTPClientTransport(url);
+  return new StreamableHTTPClientTransport(url, httpOptions);
 }
 
 const client = new Client({ name: "interop-typescript-1", version: "1.0.0" }, { capabilities });
 if (types.ElicitRequestSchema !== undefined) {
-  client.setRequestHandler(types.ElicitRequestSchema, () => answers.elicitation);
+  client.setRequestHandler(types.ElicitRequestSchema, ({ params }) => answers.elicitation(params));
 }
 client.setRequestHandler(types.CreateMessageRequestSchema, () => answers.sampling);
 client.setRequestHandler(types.ListRootsRequestSchema, () => answers.roots);

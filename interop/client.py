@@ -17,6 +17,8 @@ from contextlib import AsyncExitStack
 import anyio
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPDeprecationWarning
 from mcp.types import (
     CreateMessageResult,
@@ -28,7 +30,7 @@ from mcp.types import (
     TextContent,
 )
 
-from tour import Heard, read_arguments, report, text, whole
+from tour import Heard, form_content, http_headers, read_arguments, report, text, whole
 
 # Deprecated features are tested too.
 warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -37,7 +39,7 @@ HANDSHAKES_END = "2025-11-25"
 
 
 async def elicit(context, params):
-    return ElicitResult(action="accept", content={"name": "Ada"})
+    return ElicitResult(action="accept", content=form_content(params.requested_schema))
 
 
 async def sample(context, params):
@@ -148,9 +150,11 @@ async def more(client, heard, tasks):
 async def main():
     options = read_arguments("legacy, auto or a revision without handshake")
     if options.url:
-        server = options.url
+        server = streamable_http_client(
+            options.url, http_client=create_mcp_http_client(headers=http_headers())
+        )
     elif options.sse:
-        server = sse_client(options.sse)
+        server = sse_client(options.sse, headers=http_headers())
     else:
         server = StdioServerParameters(
             command=options.command[0], args=options.command[1:], env=dict(os.environ)

@@ -3,10 +3,18 @@
 
 /** Responses of the clients to server requests. */
 export const answers = {
-  elicitation: { action: "accept", content: { name: "Ada" } },
+  /** A form that asks for a decision is that of an approval of the gateway. */
+  elicitation: ({ requestedSchema }) => {
+    const content = requestedSchema?.properties?.decision ? { decision: "approve" } : { name: "Ada" };
+    return { action: "accept", content };
+  },
   sampling: { role: "assistant", model: "interop", content: { type: "text", text: "sampled" } },
   roots: { roots: [{ uri: "file:///tmp/a", name: "a" }] },
 };
+
+/** HTTP options with the bearer token of the environment, if it has one. */
+const token = process.env.TOUR_TOKEN;
+export const httpOptions = token && { requestInit: { headers: { Authorization: `Bearer ${token}` } } };
 
 export const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
 

@@ -1,8 +1,20 @@
 """Shared code of the Python clients: command line and report."""
 
 import argparse
+import os
 
 import anyio
+
+
+def http_headers():
+    """Returns the header with the bearer token of the environment, if it has one."""
+    token = os.environ.get("TOUR_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def form_content(schema):
+    """Returns the input of the user. A form that asks for a decision is that of an approval of the gateway."""
+    return {"decision": "approve"} if "decision" in schema.get("properties", {}) else {"name": "Ada"}
 
 
 def read_arguments(modes):
@@ -52,7 +64,10 @@ class Heard:
         notification = getattr(message, "root", message)
         method = getattr(notification, "method", None)
         if method is not None:
-            await self._stream(method)[0].send(notification.params)
+            await self.add(method, notification.params)
+
+    async def add(self, method, params):
+        await self._stream(method)[0].send(params)
 
     async def next(self, method):
         with anyio.fail_after(10):

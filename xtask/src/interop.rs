@@ -1,6 +1,7 @@
 //! Installation of the official SDKs, on which the peers in `interop/` are built, so that tests can start them.
 //!
-//! Each installation uses files with exact versions: npm installs `interop/node_modules`, pip the Python environments
+//! Each installation uses files with exact versions: npm installs `interop/node_modules`, and the MCP Inspector with the
+//! Node.js that it needs in `interop/inspector/node_modules`; pip installs the Python environments
 //! `target/interop/python` and `python-1`, one for each generation of that SDK. Each stores a copy of these files and
 //! is skipped while the copy is current. cargo builds the peers on the Rust SDK in their own workspace. The browser is
 //! a system package, installed only if it is missing. This module knows nothing about the behaviour of the peers.
@@ -17,6 +18,25 @@ use crate::command::{cargo, install_package, output, root, run};
 const NODE: u32 = 20;
 /// Browser for sign-in tests, at the path of Debian's package.
 const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// Directory with a `package.json`.
+#[derive(Clone, Copy)]
+struct NodeProject {
+    name: &'static str,
+    folder: &'static str,
+    witness: &'static str,
+}
+
+const SDKS: NodeProject = NodeProject {
+    name: "the TypeScript SDKs, in interop/node_modules",
+    folder: "interop",
+    witness: ".bin/mcp-server-everything",
+};
+const INSPECTOR: NodeProject = NodeProject {
+    name: "the MCP Inspector, in interop/inspector/node_modules",
+    folder: "interop/inspector",
+    witness: ".bin/mcp-inspector",
+};
 
 /// Generation of the Python SDK.
 #[derive(Clone, Copy)]
@@ -51,7 +71,9 @@ pub(crate) fn install() -> anyhow::Result<()> {
          install it (apt-get install python3 python3-venv) and try again",
     )?;
     install_chromium()?;
-    node_modules(root()).ensure(install_node_modules)?;
+    for project in [SDKS, INSPECTOR] {
+        project.installation(root()).ensure(|| project.install())?;
+    }
     for generation in PYTHONS {
         let python = python(root(), generation);
         python.ensure(|| install_python(&python.folder, generation.requirements))?;
@@ -79,13 +101,26 @@ fn install_chromium() -> anyhow::Result<()> {
     install_package("chromium").context(advice)
 }
 
-fn node_modules(root: &Path) -> Installation {
-    let interop = root.join("interop");
-    Installation {
-        name: "the TypeScript SDKs, in interop/node_modules",
-        sources: vec![interop.join("package.json"), interop.join("package-lock.json")],
-        folder: interop.join("node_modules"),
-        witness: ".bin/mcp-server-everything",
+impl NodeProject {
+    fn installation(self, root: &Path) -> Installation {
+        let folder = root.join(self.folder);
+        Installation {
+            name: self.name,
+            sources: vec![folder.join("package.json"), folder.join("package-lock.json")],
+            folder: folder.join("node_modules"),
+            witness: self.witness,
+        }
+    }
+
+    fn install(self) -> anyhow::Result<()> {
+        output("npm", &["--version"])
+            .context("the TypeScript peers need npm: install it (apt-get install npm) and try again")?;
+        // No package needs its install script, so none is run.
+        let quiet = ["--ignore-scripts", "--no-audit", "--no-fund"];
+        let folder = self.folder;
+        run(Command::new("npm").args(["ci", "--prefix", folder]).args(quiet)).with_context(|| {
+            format!("npm could not install {folder}/package-lock.json: see its error above; it needs the npm registry")
+        })
     }
 }
 
@@ -102,16 +137,6 @@ fn build_rmcp() -> anyhow::Result<()> {
     let manifest = "interop/rmcp/Cargo.toml";
     cargo(&["build", "--locked", "--manifest-path", manifest, "--target-dir", "target/interop/rmcp"])
         .context("the peers on the Rust SDK could not be built: see the error above")
-}
-
-fn install_node_modules() -> anyhow::Result<()> {
-    output("npm", &["--version"])
-        .context("the TypeScript SDKs need npm: install it (apt-get install npm) and try again")?;
-    // No package needs its install script, so none is run.
-    let quiet = ["--ignore-scripts", "--no-audit", "--no-fund"];
-    run(Command::new("npm").args(["ci", "--prefix", "interop"]).args(quiet)).context(
-        "npm could not install interop/package-lock.json: see its error above; it needs the npm registry",
-    )
 }
 
 fn install_python(folder: &Path, requirements: &str) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use linchpin::model::{
     CallToolResult, CompleteParams, CompleteResult, CompletionReference, GetPromptResult, ReadResourceResult,
@@ -12,13 +12,12 @@ use linchpin::{Context, Error};
 use linchpin_hub_core::Actor;
 use linchpin_hub_core::hub::Hub;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
 
 use crate::SurfaceKey;
 use crate::client_link::call_options;
 use crate::definitions::Names;
 use crate::errors::{prompt_error, resource_error, unknown_prompt, unreadable};
-use crate::subscriptions::SubscriptionKey;
+use crate::subscriptions::{SubscriptionKey, Subscriptions};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -33,8 +32,8 @@ pub(crate) struct Forwarder {
     names: RwLock<Arc<Names>>,
     /// URIs of the resources that clients of the surface are subscribed to.
     subscribed: Mutex<BTreeSet<String>>,
-    /// Notified when a client of any surface has changed its subscriptions.
-    subscriptions_changed: Arc<Notify>,
+    /// Subscriptions of all surfaces.
+    subscriptions: Subscriptions,
 }
 
 impl Forwarder {
@@ -42,11 +41,11 @@ impl Forwarder {
         hub: Arc<Hub>,
         SurfaceKey { actor, server, .. }: &SurfaceKey,
         hub_url: Option<String>,
-        subscriptions_changed: Arc<Notify>,
+        subscriptions: Subscriptions,
     ) -> Arc<Self> {
         let (names, subscribed) = (RwLock::default(), Mutex::default());
         let (actor, server) = (*actor, server.clone());
-        Arc::new(Forwarder { hub, actor, server, hub_url, names, subscribed, subscriptions_changed })
+        Arc::new(Forwarder { hub, actor, server, hub_url, names, subscribed, subscriptions })
     }
 
     pub(crate) fn names(&self) -> Arc<Names> {
@@ -59,14 +58,18 @@ impl Forwarder {
 
     /// Returns the URIs that clients are subscribed to, each with the subscription that it needs.
     pub(crate) fn subscribed_uris(&self) -> Vec<(String, SubscriptionKey)> {
-        let (names, actor) = (self.names(), self.actor);
-        let subscribed = self.subscribed.lock().unwrap_or_else(PoisonError::into_inner);
-        let with_key = |public_uri: &String| {
-            let (server, uri) = names.uris.resolve(public_uri)?;
-            let key = SubscriptionKey { actor, server: server.to_owned(), uri: uri.to_owned() };
-            Some((public_uri.clone(), key))
-        };
-        subscribed.iter().filter_map(with_key).collect()
+        let names = self.names();
+        let with_key = |uri: &String| Some((uri.clone(), self.subscription_key(&names, uri)?));
+        self.lock_subscribed().iter().filter_map(with_key).collect()
+    }
+
+    fn subscription_key(&self, names: &Names, public_uri: &str) -> Option<SubscriptionKey> {
+        let (server, uri) = names.uris.resolve(public_uri)?;
+        Some(SubscriptionKey { actor: self.actor, server: server.to_owned(), uri: uri.to_owned() })
+    }
+
+    fn lock_subscribed(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.subscribed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the slug of a server for its requests to the client, unless the client reaches only that server.
@@ -113,9 +116,19 @@ impl Forward for Receiver {
         Box::pin(async move { forwarder.complete(params, &cx).await })
     }
 
+    fn subscribe(&self, uris: Vec<String>) -> BoxFuture<()> {
+        let forwarder = self.0.clone();
+        Box::pin(async move {
+            let names = forwarder.names();
+            let keys = uris.iter().filter_map(|uri| forwarder.subscription_key(&names, uri)).collect();
+            forwarder.lock_subscribed().extend(uris);
+            forwarder.subscriptions.wait_until_made(keys).await;
+        })
+    }
+
     fn subscriptions_changed(&self, uris: BTreeSet<String>) {
-        *self.0.subscribed.lock().unwrap_or_else(PoisonError::into_inner) = uris;
-        self.0.subscriptions_changed.notify_one();
+        *self.0.lock_subscribed() = uris;
+        self.0.subscriptions.changed.notify_one();
     }
 }
 

@@ -102,7 +102,7 @@ impl Gateway {
         if let Ok(synced) = timeout(FIRST_SYNC_TIMEOUT, synced).await {
             synced?;
         }
-        let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions.changed)?;
+        let surface = Surface::new(&self.hub, &key, &self.options, &self.subscriptions)?;
         surface.refresh().await?;
         // Only now, so that a name that is not a server leaves nothing behind.
         Ok(self.lock_surfaces().entry(key).or_insert(surface).clone())

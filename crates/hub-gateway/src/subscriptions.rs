@@ -9,12 +9,14 @@ use linchpin_hub_core::Actor;
 use linchpin_hub_core::hub::Hub;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::forwarder::Forwarder;
 
 /// Delay before a subscription that failed or was lost is made again.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum time for which the response to a subscription of a client waits for the server.
+const MAX_SUBSCRIBE_WAIT: Duration = Duration::from_secs(5);
 /// Maximum number of subscriptions that are made at the same time: an unresponsive server does not delay the others.
 const MAX_OPENING: usize = 32;
 
@@ -45,16 +47,51 @@ pub(crate) struct Subscriptions {
     opening: Arc<Semaphore>,
     /// Notified when the subscriptions of a client have changed.
     pub(crate) changed: Arc<Notify>,
+    /// Notified when a subscription was made or has failed.
+    settled: Arc<Notify>,
 }
 
 impl Subscriptions {
     pub(crate) fn new(hub: Arc<Hub>) -> Self {
         let opening = Arc::new(Semaphore::new(MAX_OPENING));
-        Subscriptions { hub, states: Arc::default(), opening, changed: Arc::default() }
+        Subscriptions {
+            hub,
+            states: Arc::default(),
+            opening,
+            changed: Arc::default(),
+            settled: Arc::default(),
+        }
     }
 
     fn states(&self) -> MutexGuard<'_, HashMap<SubscriptionKey, SubscriptionState>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until subscriptions that clients want were made, or have failed. Waits no longer than
+    /// [`MAX_SUBSCRIBE_WAIT`] for an unresponsive server.
+    pub(crate) async fn wait_until_made(&self, keys: Vec<SubscriptionKey>) {
+        self.changed.notify_one();
+        let made = async {
+            loop {
+                let mut settled = std::pin::pin!(self.settled.notified());
+                settled.as_mut().enable();
+                if self.are_settled(&keys) {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        if timeout(MAX_SUBSCRIBE_WAIT, made).await.is_err() {
+            tracing::debug!("a server does not respond to a subscription of a gateway client");
+        }
+    }
+
+    fn are_settled(&self, keys: &[SubscriptionKey]) -> bool {
+        let states = self.states();
+        keys.iter().all(|key| match states.get(key) {
+            Some(SubscriptionState::Open | SubscriptionState::Lost(_)) => true,
+            Some(SubscriptionState::Opening | SubscriptionState::Closing) | None => false,
+        })
     }
 
     /// Makes the subscriptions that clients want and the hub does not have, and ends those that no client wants, in
@@ -103,6 +140,7 @@ impl Subscriptions {
             }
             None => false,
         };
+        self.settled.notify_waiters();
         if !is_wanted && subscribed.is_ok() {
             self.clone().unsubscribe(key).await; // the last client unsubscribed in the meantime
         }

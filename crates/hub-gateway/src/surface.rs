@@ -7,11 +7,11 @@ use linchpin::server::{HttpService, ServerHandle};
 use linchpin::{Server, Service, StateKey, StateKeys};
 use linchpin_hub_core::hub::Hub;
 use linchpin_hub_core::{Error, ErrorKind, Result, shorten};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Mutex;
 
 use crate::definitions::definitions;
 use crate::forwarder::{Forwarder, Receiver};
-use crate::subscriptions::SubscriptionKey;
+use crate::subscriptions::{SubscriptionKey, Subscriptions};
 use crate::{GatewayOptions, SurfaceKey};
 
 /// Generation of a surface whose definitions were never built.
@@ -38,10 +38,10 @@ impl Surface {
         hub: &Arc<Hub>,
         key: &SurfaceKey,
         options: &GatewayOptions,
-        subscriptions_changed: &Arc<Notify>,
+        subscriptions: &Subscriptions,
     ) -> Result<Arc<Self>> {
         let (actor, hub_url) = (key.actor, options.hub_url.clone());
-        let forwarder = Forwarder::new(hub.clone(), key, hub_url, subscriptions_changed.clone());
+        let forwarder = Forwarder::new(hub.clone(), key, hub_url, subscriptions.clone());
         let failed = |error: linchpin::Error| {
             Error::new(ErrorKind::Internal, "gateway_failed", format!("the gateway cannot start: {error}"))
         };

@@ -11,6 +11,7 @@ use rmcp::service::{
     RunningService,
 };
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, ErrorData, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -38,11 +39,13 @@ impl ClientHandler for Tour {
 
     async fn create_elicitation(
         &self,
-        _: ElicitRequestParams,
+        params: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        Ok(serde_json::from_value(json!({ "action": "accept", "content": { "name": "Ada" } }))
-            .expect("a valid result"))
+        // A form that asks for a decision is that of an approval of the gateway.
+        let is_approval = json!(params)["requestedSchema"]["properties"].get("decision").is_some();
+        let content = if is_approval { json!({ "decision": "approve" }) } else { json!({ "name": "Ada" }) };
+        Ok(serde_json::from_value(json!({ "action": "accept", "content": content })).expect("a valid result"))
     }
 
     async fn create_message(
@@ -61,6 +64,10 @@ impl ClientHandler for Tour {
     }
 
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        // The gateway reports that a call waits for approval; this SDK requests progress for all calls.
+        if params.message.as_ref().is_some_and(|message| message.starts_with("waiting for approval")) {
+            return;
+        }
         self.told("progress", json!(params)).await;
     }
 
@@ -98,7 +105,11 @@ pub async fn tour(url: &str, legacy: bool) -> anyhow::Result<()> {
     } else {
         ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
     };
-    let transport = StreamableHttpClientTransport::from_uri(url);
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+    if let Ok(token) = std::env::var("TOUR_TOKEN") {
+        config = config.auth_header(token);
+    }
+    let transport = StreamableHttpClientTransport::from_config(config);
     let client = timeout(TEST_TIMEOUT, Tour(tell).serve_with_lifecycle(transport, lifecycle)).await??;
     let revision = client
         .peer_info()

@@ -80,7 +80,10 @@ fn server() -> Server {
             std::future::ready("touched")
         })
         .tool("announce", "Tells that the list of tools has changed", move |_: NoArgs| {
-            changes.tools_changed();
+            let new = Tool::new("announced").handler(|_: NoArgs| async { "announced" });
+            if changes.add(new).is_err() {
+                changes.tools_changed(); // the tool was added by an earlier call
+            }
             std::future::ready("announced")
         })
         .tool("wait", "Waits until it is cancelled", wait)

@@ -50,6 +50,10 @@ pub trait Forward: Send + Sync + 'static {
     /// Completes an argument of a prompt or a variable of a resource template.
     fn complete(&self, params: CompleteParams, cx: Context) -> BoxFuture<Result<CompleteResult>>;
 
+    /// Prepares the subscriptions of a client to resources. They are acknowledged when it completes, so that the client
+    /// misses no later update.
+    fn subscribe(&self, uris: Vec<String>) -> BoxFuture<()>;
+
     /// Receives the URIs of all resources that clients are subscribed to, whenever they change.
     /// [`crate::ServerHandle::resource_updated`] notifies the subscribers.
     fn subscriptions_changed(&self, uris: BTreeSet<String>);

@@ -1,6 +1,7 @@
 //! Subscription streams of stateless clients, and the routing of notifications to them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use linchpin_jsonrpc::{Id, write};
@@ -38,6 +39,8 @@ struct SubscriptionStream {
     filter: SubscriptionFilter,
     /// Cancellation state of the stream, which may take a moment to end after the client has cancelled it.
     cancel: Arc<Cancel>,
+    /// Whether the acknowledgement was sent, which must be the first message.
+    is_acknowledged: AtomicBool,
 }
 
 impl SubscriptionStream {
@@ -60,12 +63,24 @@ impl SubscriptionStream {
             ListKind::Prompts => self.filter.prompts_list_changed,
             ListKind::Resources => self.filter.resources_list_changed,
         };
-        is_subscribed == Some(true) && !self.cancel.has_ended()
+        is_subscribed == Some(true) && self.is_open()
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
         let mut subscribed = self.filter.resource_subscriptions.iter().flatten();
-        subscribed.any(|other| other == uri) && !self.cancel.has_ended()
+        subscribed.any(|other| other == uri) && self.is_open()
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_acknowledged.load(Ordering::Acquire) && !self.cancel.has_ended()
+    }
+
+    /// Writes the acknowledgement. From then on, notifications are sent.
+    fn acknowledge(&self, out: &mut Vec<u8>) {
+        let notifications = self.filter.clone();
+        let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(self.meta()) };
+        self.write(Method::ListenAcknowledged, &params, out);
+        self.is_acknowledged.store(true, Ordering::Release);
     }
 }
 
@@ -111,7 +126,7 @@ impl SubscriptionStreams {
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         let is_interested = |stream: &&Arc<SubscriptionStream>| {
             let mut ids = stream.filter.task_ids.iter().flatten();
-            ids.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
+            ids.any(|id| *id == params.task.task_id) && stream.is_open()
         };
         for stream in self.open_streams().iter().filter(is_interested) {
             let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };
@@ -149,7 +164,8 @@ impl Drop for StreamGuard {
     }
 }
 
-/// Opens a notification stream: acknowledged immediately; the response follows when the server closes the stream.
+/// Opens a notification stream: acknowledged as soon as its subscriptions are made; the response follows when the server
+/// closes the stream.
 pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) -> Result<RequestFuture> {
     if !scope.connection.has_streams() {
         return Err(ProtocolError::InvalidRequest(
@@ -164,7 +180,13 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
     let filter =
         scope.service.accepted_subscriptions(requested, |uri| dispatch::can_subscribe(scope, uri), sees_task);
     let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
-    let stream = Arc::new(SubscriptionStream { id, revision: scope.revision, filter, cancel });
+    let is_acknowledged = AtomicBool::new(false);
+    let stream =
+        Arc::new(SubscriptionStream { id, revision: scope.revision, filter, cancel, is_acknowledged });
+    let uris = stream.filter.resource_subscriptions.clone();
+    let has_resources = uris.is_some();
+    let forward = scope.service.live_catalog().forward();
+    let subscribed = forward.zip(uris).map(|(forward, uris)| forward.subscribe(uris));
     {
         let mut open = lock(&scope.connection.streams().streams);
         let count = |names: &Option<Vec<String>>| names.as_ref().map_or(0, Vec::len);
@@ -178,19 +200,23 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
             )
             .into());
         }
-        let notifications = stream.filter.clone();
-        let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(stream.meta()) };
-        // Not `notify`, which may drop the message: the acknowledgement must be sent, and be the first message.
-        scope.connection.responses().append(|out| stream.write(Method::ListenAcknowledged, &params, out));
+        if subscribed.is_none() {
+            // Not `notify`, which may drop a message: the acknowledgement must be sent, and be the first one.
+            scope.connection.responses().append(|out| stream.acknowledge(out));
+        }
         open.push(stream.clone());
     }
     scope.connection.subscribe_to_changes();
-    if stream.filter.resource_subscriptions.is_some() {
+    if has_resources {
         scope.service.live_catalog().subscriptions_changed();
     }
     let closing = StreamGuard { connection: scope.connection.clone(), stream };
     Ok(RequestFuture::pending(
         async move {
+            if let Some(subscribed) = subscribed {
+                subscribed.await;
+                closing.connection.responses().send(|out| closing.stream.acknowledge(out));
+            }
             closing.connection.streams().closed().await;
             Ok(EmptyResult { meta: Some(closing.stream.meta()) })
         },

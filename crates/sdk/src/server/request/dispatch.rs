@@ -254,15 +254,22 @@ fn subscribe(scope: &RequestScope<'_>, params: SubscribeParams) -> Result<Reques
         return Err(Error::resource_not_found(params.uri));
     }
     if let Some(session) = scope.connection.session()
-        && !session.subscribe(params.uri)
+        && !session.subscribe(params.uri.clone())
     {
         return Err(ProtocolError::Internal(
             "too many subscriptions in this session: unsubscribe from some first".into(),
         )
         .into());
     }
-    scope.service.live_catalog().subscriptions_changed();
-    Ok(completed(EmptyResultBody))
+    let catalog = scope.service.live_catalog();
+    catalog.subscriptions_changed();
+    let Some(forward) = catalog.forward() else { return Ok(completed(EmptyResultBody)) };
+    let subscribed = forward.subscribe(vec![params.uri]);
+    let acknowledged = async move {
+        subscribed.await;
+        Ok(EmptyResultBody)
+    };
+    Ok(RequestFuture::pending(acknowledged, UnencodedResult::body))
 }
 
 fn unsubscribe(scope: &RequestScope<'_>, params: &SubscribeParams) -> RequestFuture {
