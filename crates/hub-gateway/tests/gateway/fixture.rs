@@ -155,6 +155,7 @@ impl Site {
 pub(crate) struct RawResponse {
     pub(crate) status: u16,
     head: String,
+    pub(crate) body: String,
 }
 
 impl RawResponse {
@@ -186,8 +187,8 @@ impl Site {
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut text = String::new();
         within_timeout(socket.read_to_string(&mut text)).await.unwrap();
-        let (head, _) = text.split_once("\r\n\r\n").unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        RawResponse { status, head: head.to_owned() }
+        RawResponse { status, head: head.to_owned(), body: body.to_owned() }
     }
 }

@@ -3,5 +3,8 @@
 
 mod access;
 mod approvals;
+mod bad_clients;
+mod bad_servers;
 mod fixture;
 mod names;
+mod scripted_server;
