@@ -8,7 +8,7 @@
 //! The client has the token of an agent with a rate limit, the server a bearer credential; policy, history and audit are
 //! on. `CALLS` is the number of calls of each run. Each measurement has five alternating runs; the figures are medians of
 //! the runs, in microseconds. The CPU time of `direct` is that of client and server; `gateway_cpu_us` and
-//! `mcp_proxy_cpu_us` are those of the gateway process alone. With `--session`, clients use revision 2025-11-25.
+//! `mcp_proxy_cpu_us` are those of the gateway process alone. With `--session`, clients use the newest revision with sessions.
 
 use anyhow::bail;
 use bench::cpu_time::{cpu_time, resident_memory};

@@ -72,7 +72,8 @@ async fn serve(socket: TcpStream, tools: &[&str], call: &(dyn Fn(&str, &Value) -
         let response = if messages.is_empty() {
             "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".to_owned()
         } else {
-            let body: String = messages.iter().map(|message| format!("data: {message}\n\n")).collect();
+            let body =
+                messages.iter().fold(String::new(), |body, message| body + &format!("data: {message}\n\n"));
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: scripted\r\n";
             format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
         };
@@ -92,7 +93,7 @@ async fn read_request(socket: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
         }
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.parse().ok()?
+                length = value.parse().ok()?;
             }
             None if line.trim_end().is_empty() => break,
             _ => {}
