@@ -50,6 +50,32 @@ pub fn expected_notifications() -> Value {
     })
 }
 
+/// Returns the expected report of a client over HTTP with our server in a revision. `report` is the actual one.
+pub fn expected_of_client(client: &str, agreed: Revision, report: &Value) -> Value {
+    let mut wanted = expected(agreed);
+    join(&mut wanted, expected_notifications());
+    wanted["unknownTool"] = json!(-32602);
+    // The TypeScript SDK 2.x maps the error code of the older revisions to that of the newest.
+    let new_code = agreed == STATELESS || client == "client-modern.mjs";
+    wanted["unknownResource"] = if new_code { json!(-32602) } else { json!(-32002) };
+    let missing: &[&str] = match client {
+        "client-1.py" => &["cancel"], // its SDK does not support it
+        "client-fastmcp.py" => &["cancel", "updated", "changed"],
+        _ => &[],
+    };
+    wanted.as_object_mut().unwrap().retain(|step, _| !missing.contains(&&**step));
+    if agreed < FORMS {
+        wanted["add"] = r#"{"sum":2.5}"#.into();
+        wanted["ask"] = report["ask"].clone(); // the revision has no form elicitation
+        assert!(report["ask"].to_string().contains("elicitation"), "{report:#}");
+    }
+    if agreed == OLDEST {
+        let steps = [1, 2, 3].map(|step| json!({ "progress": step, "total": 3 }));
+        wanted["progress"] = steps.to_vec().into();
+    }
+    wanted
+}
+
 /// Adds the members of one report to another.
 pub fn join(report: &mut Value, more: Value) {
     let (Value::Object(report), Value::Object(more)) = (report, more) else {

@@ -14,8 +14,8 @@ use crate::TEST_TIMEOUT;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Returns the command of a peer: `server.mjs`, `client.py`, `rmcp client`, `everything`, or `inspector`. Python programs whose name
-/// ends in `-1` use the SDK 1.x.
+/// Returns the command of a peer: `server.mjs`, `client.py`, `rmcp client`, `everything`, or `inspector`. Python programs
+/// whose name ends in `-1` use the SDK 1.x.
 pub fn peer(name: &str) -> Vec<String> {
     let path = Path::new(name);
     if path.extension().is_some_and(|kind| kind == "py") {

@@ -24,6 +24,7 @@ const CHROMIUM: &str = "/usr/bin/chromium";
 struct NodeProject {
     name: &'static str,
     folder: &'static str,
+    /// File in `node_modules` whose absence means that the installation is incomplete.
     witness: &'static str,
 }
 

@@ -19,6 +19,8 @@ pub const CAPACITY: usize = 4_096;
 
 /// Kind of the event that a call has a new status.
 pub const CALL_EVENT: &str = "call";
+/// Kind of the event that a call has made progress.
+pub const CALL_PROGRESS_EVENT: &str = "call.progress";
 
 /// Numbered event of the hub for subscribers, such as a changed call.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +36,9 @@ pub struct Event {
 }
 
 impl Event {
+    /// Returns whether the event is not one of the frequent events of a call.
     fn is_change(&self) -> bool {
-        self.kind != CALL_EVENT
+        self.kind != CALL_EVENT && self.kind != CALL_PROGRESS_EVENT
     }
 }
 
@@ -63,7 +66,7 @@ struct Inner {
     buffer: Mutex<EventBuffer>,
     /// Number of the last published event, which subscribers watch.
     last_number: watch::Sender<u64>,
-    /// Number of the last event other than [`CALL_EVENT`]. A hub has few of these.
+    /// Number of the last change: an event that is neither a status nor progress of a call.
     last_change: watch::Sender<u64>,
     /// Channel to the store that numbers the events of a cluster.
     forward: Option<mpsc::Sender<(TenantId, NewEvent)>>,
@@ -76,7 +79,7 @@ struct EventBuffer {
     events: VecDeque<Arc<Event>>,
     /// Events up to this number are not in the buffer any more.
     last_dropped: u64,
-    /// Number of the last event other than [`CALL_EVENT`] that is not in the buffer any more.
+    /// Number of the last change that is not in the buffer any more.
     last_dropped_change: u64,
 }
 
@@ -165,17 +168,16 @@ impl EventLog {
 
     /// Subscribes to the events of a tenant, after this event number. Default: only new events.
     pub fn subscribe(&self, tenant: TenantId, after: Option<u64>) -> EventSubscription {
-        let number = self.0.last_number.subscribe();
-        let last_seen = after.unwrap_or_else(|| *number.borrow());
-        EventSubscription { log: self.clone(), tenant: Some(tenant), last_seen, last_number: number }
+        let newest = self.0.last_number.subscribe();
+        let last_seen = after.unwrap_or_else(|| *newest.borrow());
+        EventSubscription { log: self.clone(), tenant: Some(tenant), last_seen, newest }
     }
 
-    /// Subscribes to the new events of all tenants, except the statuses of calls: their number must not wake the
-    /// subscriber.
+    /// Subscribes to the new events of all tenants, except status and progress of calls, which are frequent.
     pub fn subscribe_to_changes(&self) -> EventSubscription {
-        let number = self.0.last_change.subscribe();
-        let last_seen = *number.borrow();
-        EventSubscription { log: self.clone(), tenant: None, last_seen, last_number: number }
+        let newest = self.0.last_change.subscribe();
+        let last_seen = *newest.borrow();
+        EventSubscription { log: self.clone(), tenant: None, last_seen, newest }
     }
 }
 
@@ -214,7 +216,8 @@ pub struct EventSubscription {
     /// Tenant whose events the subscription receives; `None` for the changes of all tenants.
     tenant: Option<TenantId>,
     last_seen: u64,
-    last_number: watch::Receiver<u64>,
+    /// Number of the newest event that may belong to the subscription.
+    newest: watch::Receiver<u64>,
 }
 
 /// Error of a subscriber that missed events: it has to reload everything.
@@ -225,11 +228,11 @@ impl EventSubscription {
     /// Waits for the next event of the subscription.
     pub async fn next(&mut self) -> Result<Arc<Event>, Lagged> {
         loop {
-            let last = *self.last_number.borrow_and_update();
+            let last = *self.newest.borrow_and_update();
             if let Some(event) = self.find_next(last)? {
                 return Ok(event);
             }
-            if self.last_number.changed().await.is_err() {
+            if self.newest.changed().await.is_err() {
                 std::future::pending::<()>().await; // the log is closed: there are no further events
             }
         }
@@ -298,7 +301,7 @@ mod tests {
         events.publish(BOB, NewEvent::new("agent", json!({})));
         assert_eq!(changes.next().await.unwrap().kind, "agent");
         events.publish(ADA, NewEvent::new(CALL_EVENT, json!({})));
-        assert!(!changes.last_number.has_changed().unwrap());
+        assert!(!changes.newest.has_changed().unwrap());
     }
 
     #[tokio::test]

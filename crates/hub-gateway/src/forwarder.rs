@@ -121,8 +121,8 @@ impl Forward for Receiver {
         Box::pin(async move {
             let names = forwarder.names();
             let keys = uris.iter().filter_map(|uri| forwarder.subscription_key(&names, uri)).collect();
-            forwarder.lock_subscribed().extend(uris);
-            forwarder.subscriptions.wait_until_made(keys).await;
+            forwarder.lock_subscribed().extend(uris); // `subscriptions_changed` comes later
+            forwarder.subscriptions.wait_until_settled(keys).await;
         })
     }
 

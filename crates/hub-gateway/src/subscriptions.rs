@@ -1,6 +1,7 @@
 //! Resource subscriptions of the clients of all surfaces: one subscription in the hub for each caller and resource,
 //! however many clients are subscribed to it. A subscription that fails or is lost is made again after a while.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::forwarder::Forwarder;
 /// Delay before a subscription that failed or was lost is made again.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time for which the response to a subscription of a client waits for the server.
-const MAX_SUBSCRIBE_WAIT: Duration = Duration::from_secs(5);
+const MAX_SUBSCRIBE_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of subscriptions that are made at the same time: an unresponsive server does not delay the others.
 const MAX_OPENING: usize = 32;
 
@@ -67,9 +68,14 @@ impl Subscriptions {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until subscriptions that clients want were made, or have failed. Waits no longer than
+    /// Waits until subscriptions that clients want were made, or have failed now. Waits no longer than
     /// [`MAX_SUBSCRIBE_WAIT`] for an unresponsive server.
-    pub(crate) async fn wait_until_made(&self, keys: Vec<SubscriptionKey>) {
+    pub(crate) async fn wait_until_settled(&self, keys: Vec<SubscriptionKey>) {
+        // One that failed before is made again now.
+        let is_lost = |key: &SubscriptionKey, state: &SubscriptionState| {
+            matches!(state, SubscriptionState::Lost(_)) && keys.contains(key)
+        };
+        self.states().retain(|key, state| !is_lost(key, state));
         self.changed.notify_one();
         let made = async {
             loop {
@@ -97,18 +103,19 @@ impl Subscriptions {
     /// Makes the subscriptions that clients want and the hub does not have, and ends those that no client wants, in
     /// tasks of the set.
     pub(crate) fn update(&self, forwarders: &[Arc<Forwarder>], tasks: &mut JoinSet<()>) {
-        let wanted: HashSet<_> = forwarders.iter().flat_map(|forwarder| forwarder.subscriptions()).collect();
+        // Locked first: a subscription that a client is waiting for must not be taken for one that no client wants.
         let (mut states, now) = (self.states(), Instant::now());
+        let wanted: HashSet<_> = forwarders.iter().flat_map(|forwarder| forwarder.subscriptions()).collect();
         states.retain(|key, state| {
             if wanted.contains(key) || *state == SubscriptionState::Closing {
                 return true;
             }
-            let is_open = *state == SubscriptionState::Open;
-            if is_open {
+            let is_opening = *state == SubscriptionState::Opening;
+            if !is_opening {
                 *state = SubscriptionState::Closing;
                 tasks.spawn(self.clone().unsubscribe(key.clone()));
             }
-            is_open // one that is being opened is ended when it is open
+            !is_opening // one that is being opened is ended when it is open
         });
         for key in wanted {
             let is_due = match states.get(&key) {
@@ -133,12 +140,17 @@ impl Subscriptions {
                 SubscriptionState::Lost(Instant::now() + RETRY_INTERVAL)
             }
         };
-        let is_wanted = match self.states().get_mut(&key) {
-            Some(state) => {
-                *state = next;
+        let is_wanted = match self.states().entry(key.clone()) {
+            Entry::Occupied(mut state) => {
+                state.insert(next);
                 true
             }
-            None => false,
+            Entry::Vacant(state) => {
+                if subscribed.is_ok() {
+                    state.insert(SubscriptionState::Closing);
+                }
+                false
+            }
         };
         self.settled.notify_waiters();
         if !is_wanted && subscribed.is_ok() {
@@ -157,7 +169,7 @@ impl Subscriptions {
 
     /// Records that the hub has ended a subscription.
     pub(crate) fn lost(&self, key: &SubscriptionKey) {
-        if let Some(state) = self.states().get_mut(key) {
+        if let Some(state @ SubscriptionState::Open) = self.states().get_mut(key) {
             *state = SubscriptionState::Lost(Instant::now() + RETRY_INTERVAL);
         }
     }

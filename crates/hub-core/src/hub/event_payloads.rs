@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use crate::actor::Subject;
-use crate::events::{CALL_EVENT, Event, NewEvent};
+use crate::events::{CALL_EVENT, CALL_PROGRESS_EVENT, Event, NewEvent};
 use crate::hub::calls::handle::CallProgress;
 use crate::id::{AgentId, ApprovalId, ApprovalRuleId, CallId, ServerId, ServerRequestId, UserId};
 use crate::store::{ApprovalStatus, CallStatus};
@@ -38,7 +38,7 @@ pub(super) fn approval_rule(id: ApprovalRuleId, agent: AgentId, change: &str) ->
 pub(super) fn progress(id: CallId, progress: &CallProgress) -> NewEvent {
     let CallProgress { progress, total, message } = progress;
     let body = json!({ "call": id, "progress": progress, "total": total, "message": message });
-    NewEvent::new("call.progress", body)
+    NewEvent::new(CALL_PROGRESS_EVENT, body)
 }
 
 /// Creates the event of a server request that waits for a reply.

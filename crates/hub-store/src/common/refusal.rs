@@ -76,7 +76,7 @@ pub(crate) fn version_conflict(key: &DocumentKey) -> Error {
     conflict("version_conflict", format!("the {} was changed concurrently: read it again", key.kind.name()))
 }
 
-/// Returns the error for a name that a document has, although none may have it.
+/// Returns the error for a name that must be unused but belongs to a document.
 pub(crate) fn name_taken(kind: DocumentKind) -> Error {
     conflict("name_taken", format!("a {} with this name exists", kind.name()))
 }

@@ -201,6 +201,38 @@ async fn an_approval_rule_that_appears_meanwhile_runs_no_call_twice() {
 }
 
 #[tokio::test]
+async fn a_request_that_continues_a_call_needs_no_place_below_the_limits() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let first = send(&stage.hub, agent, "hello").await;
+    stage.hub.calls().approve(local_user(ADA), first.approval.unwrap(), None).await.unwrap();
+    stage.wait_for_call(first.id).await;
+    // The next calls need no approval, but another call takes the only place.
+    let limited = json!({ "approval": "auto", "max_concurrent_calls": 1 });
+    stage.hub.identity().update_agent(local_user(ADA), agent.agent().unwrap(), limited).await.unwrap();
+    let wait = CallRequest::new(ToolRef::Qualified("mcp_up__wait".into()), json!({}));
+    stage.hub.calls().call_tool(agent, wait, false).await.unwrap();
+    for _ in 0..3 {
+        let found = start(&stage.hub, agent, json!({ "message": "hello" })).await.outcome().await.unwrap();
+        assert_eq!(found.id, first.id);
+    }
+    stage.upstream.release.notify_one();
+}
+
+#[tokio::test]
+async fn a_call_that_a_user_has_cancelled_is_not_continued() {
+    let stage = Stage::new().await;
+    let agent = stage.agent("Asks", "always-ask", &[]).await;
+    let first = send(&stage.hub, agent, "hello").await;
+    stage.hub.calls().cancel_call(local_user(ADA), first.id).await.unwrap();
+    let auto = json!({ "approval": "auto" });
+    stage.hub.identity().update_agent(local_user(ADA), agent.agent().unwrap(), auto).await.unwrap();
+    let next = start(&stage.hub, agent, json!({ "message": "hello" })).await.outcome().await.unwrap();
+    assert_ne!(next.id, first.id);
+    assert_eq!((next.status, stage.upstream.ran()), (CallStatus::Success, 1));
+}
+
+#[tokio::test]
 async fn an_earlier_request_that_ends_does_not_affect_the_one_that_continues_the_call() {
     let stage = Stage::new().await;
     let agent = stage.agent("Asks", "always-ask", &[]).await;

@@ -50,8 +50,8 @@ pub trait Forward: Send + Sync + 'static {
     /// Completes an argument of a prompt or a variable of a resource template.
     fn complete(&self, params: CompleteParams, cx: Context) -> BoxFuture<Result<CompleteResult>>;
 
-    /// Prepares the subscriptions of a client to resources. They are acknowledged when it completes, so that the client
-    /// misses no later update.
+    /// Makes the subscriptions of a client to resources. The client's request is acknowledged when the future completes, so
+    /// that the client misses no later update. [`Self::subscriptions_changed`] reports the same URIs later.
     fn subscribe(&self, uris: Vec<String>) -> BoxFuture<()>;
 
     /// Receives the URIs of all resources that clients are subscribed to, whenever they change.

@@ -1,7 +1,6 @@
 //! Subscription streams of stateless clients, and the routing of notifications to them.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use linchpin_jsonrpc::{Id, write};
@@ -25,6 +24,9 @@ use super::tasks;
 use crate::Result;
 use crate::lock::lock;
 
+/// Maximum number of notifications that wait for the acknowledgement of a stream.
+const MAX_UNSENT: usize = 1_000;
+
 /// Open `subscriptions/listen` streams of one connection.
 #[derive(Default)]
 pub(crate) struct SubscriptionStreams {
@@ -39,8 +41,8 @@ struct SubscriptionStream {
     filter: SubscriptionFilter,
     /// Cancellation state of the stream, which may take a moment to end after the client has cancelled it.
     cancel: Arc<Cancel>,
-    /// Whether the acknowledgement was sent, which must be the first message.
-    is_acknowledged: AtomicBool,
+    /// Notifications that are sent after the acknowledgement, which must be the first message. `None` after it.
+    unsent: Mutex<Option<Vec<Vec<u8>>>>,
 }
 
 impl SubscriptionStream {
@@ -63,24 +65,37 @@ impl SubscriptionStream {
             ListKind::Prompts => self.filter.prompts_list_changed,
             ListKind::Resources => self.filter.resources_list_changed,
         };
-        is_subscribed == Some(true) && self.is_open()
+        is_subscribed == Some(true) && !self.cancel.has_ended()
     }
 
     fn wants_resource(&self, uri: &str) -> bool {
         let mut subscribed = self.filter.resource_subscriptions.iter().flatten();
-        subscribed.any(|other| other == uri) && self.is_open()
+        subscribed.any(|other| other == uri) && !self.cancel.has_ended()
     }
 
-    fn is_open(&self) -> bool {
-        self.is_acknowledged.load(Ordering::Acquire) && !self.cancel.has_ended()
-    }
-
-    /// Writes the acknowledgement. From then on, notifications are sent.
+    /// Writes the acknowledgement and the notifications that waited for it. `out` is locked until all are written, so that
+    /// later notifications follow.
     fn acknowledge(&self, out: &mut Vec<u8>) {
         let notifications = self.filter.clone();
         let params = SubscriptionsAcknowledgedParams { notifications, meta: Some(self.meta()) };
         self.write(Method::ListenAcknowledged, &params, out);
-        self.is_acknowledged.store(true, Ordering::Release);
+        for message in lock(&self.unsent).take().into_iter().flatten() {
+            out.push(b'\n');
+            out.extend(message);
+        }
+    }
+
+    /// Sends a notification, after the acknowledgement.
+    fn notify(&self, message: &dyn Fn(&mut Vec<u8>), send: &impl Fn(&dyn Fn(&mut Vec<u8>))) {
+        if let Some(unsent) = &mut *lock(&self.unsent) {
+            if unsent.len() < MAX_UNSENT {
+                let mut bytes = Vec::new();
+                message(&mut bytes);
+                unsent.push(bytes);
+            }
+            return;
+        }
+        send(message);
     }
 }
 
@@ -103,7 +118,8 @@ impl SubscriptionStreams {
     /// Notifies the subscribed streams of a changed list. `send` takes one message.
     pub(crate) fn list_changed(&self, kind: ListKind, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         for stream in self.open_streams().iter().filter(|stream| stream.wants_list(kind)) {
-            send(&|out| stream.write(change_method(kind), &EmptyParams { meta: Some(stream.meta()) }, out));
+            let params = EmptyParams { meta: Some(stream.meta()) };
+            stream.notify(&|out| stream.write(change_method(kind), &params, out), &send);
         }
     }
 
@@ -111,7 +127,7 @@ impl SubscriptionStreams {
     pub(crate) fn resource_updated(&self, uri: &str, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         for stream in self.open_streams().iter().filter(|stream| stream.wants_resource(uri)) {
             let params = ResourceUpdatedParams { uri: uri.to_owned(), meta: Some(stream.meta()) };
-            send(&|out| stream.write(Method::ResourceUpdated, &params, out));
+            stream.notify(&|out| stream.write(Method::ResourceUpdated, &params, out), &send);
         }
     }
 
@@ -126,11 +142,11 @@ impl SubscriptionStreams {
     pub(crate) fn task_changed(&self, params: &TaskStatusParams, send: impl Fn(&dyn Fn(&mut Vec<u8>))) {
         let is_interested = |stream: &&Arc<SubscriptionStream>| {
             let mut ids = stream.filter.task_ids.iter().flatten();
-            ids.any(|id| *id == params.task.task_id) && stream.is_open()
+            ids.any(|id| *id == params.task.task_id) && !stream.cancel.has_ended()
         };
         for stream in self.open_streams().iter().filter(is_interested) {
             let params = TaskStatusParams { meta: Some(stream.meta()), ..params.clone() };
-            send(&|out| stream.write(Method::TaskUpdated, &params, out));
+            stream.notify(&|out| stream.write(Method::TaskUpdated, &params, out), &send);
         }
     }
 
@@ -180,13 +196,10 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
     let filter =
         scope.service.accepted_subscriptions(requested, |uri| dispatch::can_subscribe(scope, uri), sees_task);
     let (id, cancel) = (scope.id.clone().into_owned(), scope.cancel());
-    let is_acknowledged = AtomicBool::new(false);
-    let stream =
-        Arc::new(SubscriptionStream { id, revision: scope.revision, filter, cancel, is_acknowledged });
-    let uris = stream.filter.resource_subscriptions.clone();
-    let has_resources = uris.is_some();
-    let forward = scope.service.live_catalog().forward();
-    let subscribed = forward.zip(uris).map(|(forward, uris)| forward.subscribe(uris));
+    let unsent = Mutex::new(Some(Vec::new()));
+    let stream = Arc::new(SubscriptionStream { id, revision: scope.revision, filter, cancel, unsent });
+    let resources = &stream.filter.resource_subscriptions;
+    let forward = scope.service.live_catalog().forward().zip(resources.clone());
     {
         let mut open = lock(&scope.connection.streams().streams);
         let count = |names: &Option<Vec<String>>| names.as_ref().map_or(0, Vec::len);
@@ -200,21 +213,25 @@ pub(crate) fn listen(scope: &RequestScope<'_>, requested: SubscriptionFilter) ->
             )
             .into());
         }
-        if subscribed.is_none() {
+        if forward.is_none() {
             // Not `notify`, which may drop a message: the acknowledgement must be sent, and be the first one.
             scope.connection.responses().append(|out| stream.acknowledge(out));
         }
         open.push(stream.clone());
     }
     scope.connection.subscribe_to_changes();
-    if has_resources {
+    if resources.is_some() {
         scope.service.live_catalog().subscriptions_changed();
     }
+    let subscribed = forward.map(|(forward, uris)| forward.subscribe(uris));
     let closing = StreamGuard { connection: scope.connection.clone(), stream };
     Ok(RequestFuture::pending(
         async move {
             if let Some(subscribed) = subscribed {
-                subscribed.await;
+                tokio::select! {
+                    () = subscribed => {}
+                    () = closing.connection.streams().closed() => {}
+                }
                 closing.connection.responses().send(|out| closing.stream.acknowledge(out));
             }
             closing.connection.streams().closed().await;

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 
 use super::arguments::CallArguments;
-use super::execute::{CallBasis, CallStart};
+use super::call_start::{CallBasis, CallStart, FailedStart};
 use super::handle::{CallEvent, CallOptions, CallerChannel};
 use super::plan::PlannedCall;
 use super::records::CallView;
@@ -266,18 +266,22 @@ impl Calls {
         // An equal request may still wait for an approval, although this one needs none any more.
         let may_wait = reason != PolicyReason::OwnCall && caller.options.client.is_some();
         let digest = may_wait.then(|| plan.binding(actor).to_string());
-        let basis = CallBasis::Policy { reason, unless_waiting: digest.clone() };
-        match (self.start_call(actor, plan, basis).await, digest) {
-            (Ok(call), _) => Ok(SubmittedCall::Running(id, call)),
-            (Err(error), Some(digest)) if error.code() == "name_taken" => {
-                let attached = Box::pin(self.attach_to(actor, &digest, &caller)).await?;
-                attached.map(SubmittedCall::recorded).ok_or_else(|| {
-                    let text = "an equal request of this agent has just ended: send the request again";
-                    Error::new(error::ErrorKind::Conflict, "request_ended", text)
-                })
-            }
-            (Err(error), _) => Err(error),
+        let basis = || CallBasis::Policy { reason, unless_waiting: digest.clone() };
+        let failed = match self.start_call(actor, plan, basis()).await {
+            Ok(call) => return Ok(SubmittedCall::Running(id, call)),
+            Err(failed) => failed,
+        };
+        let (Some(digest), Some(plan)) =
+            (&digest, failed.plan.filter(|_| failed.error.code() == "name_taken"))
+        else {
+            return Err(failed.error);
+        };
+        if let Some(view) = Box::pin(self.attach_to(actor, digest, &caller)).await? {
+            return Ok(SubmittedCall::recorded(view));
         }
+        // The waiting request has just ended.
+        let started = Box::pin(self.start_call(actor, plan, basis())).await;
+        started.map(|call| SubmittedCall::Running(id, call)).map_err(|failed| failed.error)
     }
 
     /// Starts a call, which finishes even if the returned future is dropped. Returns after the start is recorded.
@@ -286,7 +290,7 @@ impl Calls {
         actor: Actor,
         plan: Box<PlannedCall>,
         basis: CallBasis,
-    ) -> Result<StartedCall> {
+    ) -> Result<StartedCall, FailedStart> {
         let (started, mut start_receiver) = oneshot::channel();
         let span = tracing::trace_span!(
             target: telemetry::TARGET,
@@ -306,7 +310,9 @@ impl Calls {
             // Only the call sends to the channel, so that no waker is needed.
             match start_receiver.try_recv() {
                 Ok(recorded) => Poll::Ready(recorded),
-                Err(TryRecvError::Closed) => Poll::Ready(Err(Error::shutting_down())),
+                Err(TryRecvError::Closed) => {
+                    Poll::Ready(Err(FailedStart { error: Error::shutting_down(), plan: None }))
+                }
                 Err(TryRecvError::Empty) => Poll::Pending,
             }
         })

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::arguments::CallArguments;
-use super::execute::{ApprovalUse, CallBasis};
+use super::call_start::{ApprovalUse, CallBasis};
 use super::plan::{PlannedCall, arguments_digest, evaluate_policy};
 use super::records::{CallView, StoredArguments};
 use super::target::CallTarget;
@@ -216,7 +216,8 @@ impl Calls {
         if let Some(rule) = rule {
             batch = self.add_rule_of_approval(actor, (id, &plan), rule, batch)?;
         }
-        self.start_call(requester, plan, CallBasis::Approval(ApprovalUse { id, batch })).await.map(drop)
+        let started = self.start_call(requester, plan, CallBasis::Approval(ApprovalUse { id, batch })).await;
+        started.map(drop).map_err(|failed| failed.error)
     }
 
     /// Denies a call that waits for approval. The caller receives the reason.

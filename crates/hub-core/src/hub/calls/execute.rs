@@ -10,11 +10,12 @@ use linchpin::model::CallToolResult;
 use linchpin::{CallError, ClientError, ErrorObject, Revision};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tracing::Span;
 
 use super::arguments::CallArguments;
 use super::call_error::may_have_run;
+use super::call_start::{ApprovalUse, CallBasis, CallStart, FailedStart};
 use super::exchange::CallExchange;
 use super::handle::CallEvent;
 use super::plan::PlannedCall;
@@ -29,50 +30,12 @@ use crate::hub::calls::Calls;
 use crate::hub::calls::limits::concurrency_limits;
 use crate::hub::event_payloads;
 use crate::hub::upstream::connect::rejection;
-use crate::id::{ApprovalId, CallId, TenantId};
+use crate::id::{CallId, TenantId};
 use crate::lock::lock;
-use crate::policy::PolicyReason;
 use crate::store::{ApprovalStatus, Batch, CallOutcome, CallRecord, CallStatus, DocumentKind, StoreChange};
 use crate::text::escape_invisible;
 use crate::text::first_line;
 use crate::trace_context::TraceContext;
-
-/// What executing an admitted call needs besides the call: why it may start, and where to report its start.
-pub(in crate::hub) struct CallStart {
-    pub(in crate::hub) basis: CallBasis,
-    /// Channel that reports to the caller whether the start of the call was stored.
-    pub(in crate::hub) started: oneshot::Sender<Result<()>>,
-}
-
-/// Decision that allows a call.
-pub(in crate::hub) enum CallBasis {
-    /// The policy allows the call without approval.
-    Policy {
-        /// Reason of the policy, for the audit.
-        reason: PolicyReason,
-        /// Digest of the call: it does not start while an equal request of its client waits for an approval or result.
-        unless_waiting: Option<String>,
-    },
-    /// A user has approved the call.
-    Approval(ApprovalUse),
-}
-
-impl CallBasis {
-    /// Returns the reason code, for the audit.
-    fn reason(&self) -> &'static str {
-        match self {
-            CallBasis::Policy { reason, .. } => reason.code(),
-            CallBasis::Approval(_) => "approved",
-        }
-    }
-}
-
-/// Approval of a pending call by a user, with what is stored when it is used. It is stored and consumed in the commit
-/// that starts the call.
-pub(in crate::hub) struct ApprovalUse {
-    pub(in crate::hub) id: ApprovalId,
-    pub(in crate::hub) batch: Batch,
-}
 
 /// Running call of this hub, and the signal that stops it.
 pub(in crate::hub) struct RunningCall {
@@ -182,10 +145,12 @@ impl Calls {
         if intent_result.as_ref().is_err_and(|error| error.kind() == error::ErrorKind::Unavailable) {
             self.deferred_commits.add_uncertain_start(tenant, plan.id, started); // the intent may have been stored
         }
-        let _ = started_sender.send(intent_result); // the caller may be gone
-        if !open.is_started {
+        // The caller may be gone.
+        if let Err(error) = intent_result {
+            let _ = started_sender.send(Err(FailedStart { error, plan: Some(plan) }));
             return None;
         }
+        let _ = started_sender.send(Ok(()));
         if approval.is_some() {
             self.pending_callers.remove(tenant, plan.id);
         }
@@ -242,7 +207,12 @@ impl Calls {
     ) -> Result<()> {
         let mut entry = self.call_entry(actor, "call.intent", plan).with("reason", basis.reason());
         let mut batch = Batch::new().with_event(plan.status_event(CallStatus::Running));
-        batch.changes = plan.rates.iter().map(|rate| rate.consume(at)).collect();
+        if let CallBasis::Policy { unless_waiting: Some(name), .. } = &basis {
+            // First: the waiting call, which this request continues, may use up the limits.
+            let (kind, name) = (DocumentKind::WaitingRequest, name.clone());
+            batch = batch.change(StoreChange::RequireUnusedName { kind, name });
+        }
+        batch.changes.extend(plan.rates.iter().map(|rate| rate.consume(at)));
         batch.changes.extend(concurrency_limits(actor, plan));
         batch.changes.extend(self.version_preconditions(plan));
         if let Some(rule) = plan.rule {
@@ -259,10 +229,7 @@ impl Calls {
                 batch = batch.with_event(event_payloads::approval(id, plan.id, ApprovalStatus::Used));
                 batch = batch.change(StoreChange::StartCall { call: plan.id, at });
             }
-            CallBasis::Policy { unless_waiting, .. } => {
-                let kind = DocumentKind::WaitingRequest;
-                let waiting = unless_waiting.map(|name| StoreChange::RequireUnusedName { kind, name });
-                batch.changes.extend(waiting);
+            CallBasis::Policy { .. } => {
                 let call = self.call_record(actor, plan, CallStatus::Running).await?;
                 let call = CallRecord { started: Some(at), ..call };
                 batch = batch.change(StoreChange::InsertCall(Box::new(call)));

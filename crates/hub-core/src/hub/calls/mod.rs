@@ -6,6 +6,7 @@ pub(super) mod approvals;
 pub(super) mod arguments;
 mod as_agent;
 mod call_error;
+mod call_start;
 pub(super) mod calling_client;
 pub(super) mod cancel;
 pub(super) mod client_call;

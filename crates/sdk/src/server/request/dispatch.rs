@@ -253,9 +253,9 @@ fn subscribe(scope: &RequestScope<'_>, params: SubscribeParams) -> Result<Reques
     if !can_subscribe(scope, &params.uri) {
         return Err(Error::resource_not_found(params.uri));
     }
-    if let Some(session) = scope.connection.session()
-        && !session.subscribe(params.uri.clone())
-    {
+    // A request outside a session subscribes to nothing.
+    let Some(session) = scope.connection.session() else { return Ok(completed(EmptyResultBody)) };
+    if !session.subscribe(params.uri.clone()) {
         return Err(ProtocolError::Internal(
             "too many subscriptions in this session: unsubscribe from some first".into(),
         )
