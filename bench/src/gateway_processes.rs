@@ -141,6 +141,7 @@ impl McpProxy {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         let mut proxy = McpProxy { process: Process(child), url: format!("http://127.0.0.1:{port}/mcp") };
         let begin = Instant::now();
+        // It prints nothing when it begins to listen.
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = proxy.process.0.try_wait()? {
                 bail!("mcp-proxy has ended: {status}");

@@ -89,13 +89,7 @@ async fn a_session_belongs_to_one_caller() {
     let site = Site::start().await;
     let one = site.agent("One", json!({ "approval": "auto" })).await;
     let two = site.agent("Two", json!({ "approval": "auto" })).await;
-    let initialize = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" },
-        },
-    });
-    let opened = site.post("/mcp", &one.token, None, &initialize).await;
-    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    let session = site.open_session(&one.token, &json!({})).await;
     let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
     assert_eq!(site.post("/mcp", &one.token, Some(&session), &list).await.status, 200);
     assert_eq!(site.post("/mcp", &two.token, Some(&session), &list).await.status, 404);

@@ -2,7 +2,7 @@
 
 use linchpin::Revision;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
 use crate::fixture::{Site, TestAgent, USER, within_timeout};
@@ -16,17 +16,18 @@ fn echo(id: u32, message: &str) -> Value {
     request(id, "tools/call", &json!({ "name": "mcp_up__echo", "arguments": arguments }))
 }
 
-/// Opens a session of a client with these capabilities, and returns its id.
-async fn open_session(site: &Site, token: &str, capabilities: &Value) -> String {
-    let client = json!({ "name": "bad", "version": "1" });
-    let params =
-        json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
-    let opened = site.post("/mcp", token, None, &request(1, "initialize", &params)).await;
-    assert_eq!(opened.status, 200, "{}", opened.body);
-    let session = opened.header("mcp-session-id").unwrap().to_owned();
-    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    assert_eq!(site.post("/mcp", token, Some(&session), &initialized).await.status, 202);
-    session
+/// Reads from a connection until a line with this text has ended, and returns what was read.
+async fn read_until(socket: &mut TcpStream, text: &str) -> String {
+    let (mut seen, mut bytes) = (String::new(), [0; 4_096]);
+    within_timeout(async {
+        while !seen.split_once(text).is_some_and(|(_, rest)| rest.contains('\n')) {
+            let count = socket.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "the connection was closed after {seen}");
+            seen.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+    })
+    .await;
+    seen
 }
 
 async fn check_other_client(site: &Site, agent: &TestAgent) {
@@ -39,7 +40,7 @@ async fn check_other_client(site: &Site, agent: &TestAgent) {
 async fn an_id_that_is_in_use_is_refused_and_free_again_afterwards() {
     let site = Site::start().await;
     let agent = site.agent("Asks", json!({})).await;
-    let session = open_session(&site, &agent.token, &json!({})).await;
+    let session = site.open_session(&agent.token, &json!({})).await;
     let mut events = site.events();
     let first = echo(7, "first");
     let (waiting, ()) = tokio::join!(site.post("/mcp", &agent.token, Some(&session), &first), async {
@@ -59,26 +60,19 @@ async fn an_id_that_is_in_use_is_refused_and_free_again_afterwards() {
 async fn the_second_answer_to_a_form_changes_nothing() {
     let site = Site::start().await;
     let agent = site.agent("Asks", json!({})).await;
-    let session = open_session(&site, &agent.token, &json!({ "elicitation": {} })).await;
-    let mut events = site.events();
-    let answer = |action: &str| {
+    let session = site.open_session(&agent.token, &json!({ "elicitation": {} })).await;
+    let mut socket = site.send("/mcp", &agent.token, Some(&session), &echo(2, "once")).await;
+    let form = read_until(&mut socket, "elicitation/create").await;
+    let form = form.lines().find(|line| line.contains("elicitation/create")).unwrap();
+    let form: Value = serde_json::from_str(form.strip_prefix("data: ").unwrap()).unwrap();
+    for action in ["accept", "decline", "accept"] {
         let result = json!({ "action": action, "content": { "decision": "approve" } });
-        json!({ "jsonrpc": "2.0", "id": 1, "result": result })
-    };
-    let call = echo(2, "once");
-    let (called, ()) = tokio::join!(site.post("/mcp", &agent.token, Some(&session), &call), async {
-        site.next_approval(&mut events).await;
-        // The form is the first request to this client.
-        while site.executions() == 0 {
-            let answered = site.post("/mcp", &agent.token, Some(&session), &answer("accept")).await;
-            assert_eq!(answered.status, 202, "{}", answered.body);
-        }
-        for action in ["accept", "decline"] {
-            let again = site.post("/mcp", &agent.token, Some(&session), &answer(action)).await;
-            assert_eq!(again.status, 202, "{}", again.body);
-        }
-    });
-    assert!(called.body.contains("\"once\"") && !called.body.contains("denied"), "{}", called.body);
+        let answer = json!({ "jsonrpc": "2.0", "id": form["id"], "result": result });
+        let answered = site.post("/mcp", &agent.token, Some(&session), &answer).await;
+        assert_eq!(answered.status, 202, "{}", answered.body);
+    }
+    let rest = read_until(&mut socket, "\"id\":2").await;
+    assert!(rest.contains("\"once\""), "{rest}");
     assert_eq!(site.executions(), 1);
 }
 
@@ -89,7 +83,7 @@ async fn many_sessions_of_one_caller_leave_room_for_others() {
     let other = site.agent("Other", json!({ "approval": "auto" })).await;
     let mut sessions = Vec::new();
     for _ in 0..1_000 {
-        sessions.push(open_session(&site, &greedy.token, &json!({})).await);
+        sessions.push(site.open_session(&greedy.token, &json!({})).await);
     }
     check_other_client(&site, &other).await;
     for session in [&sessions[0], &sessions[999]] {
@@ -102,27 +96,20 @@ async fn many_sessions_of_one_caller_leave_room_for_others() {
 async fn a_client_that_never_reads_delays_no_other() {
     let site = Site::start().await;
     let agent = site.agent("Auto", json!({ "approval": "auto" })).await;
-    let host = site.url.strip_prefix("http://").unwrap();
-    let mut silent = Vec::new();
+    let (mut events, mut silent) = (site.events(), Vec::new());
     for number in 0..8 {
-        let body = echo(number, &"x".repeat(1 << 20)).to_string();
-        let head = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18\r\n\
-             Mcp-Session-Id: {}\r\nContent-Length: {}\r\n\r\n",
-            agent.token,
-            open_session(&site, &agent.token, &json!({})).await,
-            body.len()
-        );
-        let mut socket = TcpStream::connect(host).await.unwrap();
-        socket.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await.unwrap();
-        silent.push(socket);
+        let session = site.open_session(&agent.token, &json!({})).await;
+        let call = echo(number, &"x".repeat(1 << 20));
+        silent.push(site.send("/mcp", &agent.token, Some(&session), &call).await);
     }
     check_other_client(&site, &agent).await;
     within_timeout(async {
-        while site.executions() < 9 {
-            tokio::task::yield_now().await;
+        let mut succeeded = 0;
+        while succeeded < 9 {
+            let event = events.next().await.unwrap();
+            succeeded += u32::from(event.kind == "call" && event.body["status"] == "success");
         }
     })
     .await;
+    assert_eq!(site.executions(), 9);
 }

@@ -20,6 +20,8 @@ use linchpin_hub_http::{HttpOptions, HubService};
 use linchpin_hub_store::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -174,7 +176,22 @@ impl Site {
         session: Option<&str>,
         message: &Value,
     ) -> RawResponse {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut socket = self.send(path, token, session, message).await;
+        let mut text = String::new();
+        within_timeout(socket.read_to_string(&mut text)).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        RawResponse { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// Sends one message to the gateway, and returns the connection without reading the response.
+    pub(crate) async fn send(
+        &self,
+        path: &str,
+        token: &str,
+        session: Option<&str>,
+        message: &Value,
+    ) -> TcpStream {
         let (host, body) = (self.url.strip_prefix("http://").unwrap(), message.to_string());
         let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
         let request = format!(
@@ -183,12 +200,24 @@ impl Site {
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut socket = tokio::net::TcpStream::connect(host).await.unwrap();
+        let mut socket = TcpStream::connect(host).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
-        let mut text = String::new();
-        within_timeout(socket.read_to_string(&mut text)).await.unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        RawResponse { status, head: head.to_owned(), body: body.to_owned() }
+        socket
+    }
+
+    /// Opens a session of a client with these capabilities, and returns its id.
+    pub(crate) async fn open_session(&self, token: &str, capabilities: &Value) -> String {
+        let initialize = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                "protocolVersion": Revision::LATEST_SESSION.as_str(), "capabilities": capabilities,
+                "clientInfo": { "name": "t", "version": "1" },
+            },
+        });
+        let opened = self.post("/mcp", token, None, &initialize).await;
+        assert_eq!(opened.status, 200, "{}", opened.body);
+        let session = opened.header("mcp-session-id").unwrap().to_owned();
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert_eq!(self.post("/mcp", token, Some(&session), &initialized).await.status, 202);
+        session
     }
 }
